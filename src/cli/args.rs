@@ -1,0 +1,106 @@
+//! The arguments of every command. Required ones are optional here where the contract wants its own
+//! order of checks.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Isolate work in a git worktree that is just like your own directory, and fold it back.
+#[derive(Debug, Parser)]
+#[command(name = "isofold", disable_version_flag = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Print the version
+    #[arg(long, short = 'V')]
+    pub(crate) version: bool,
+    /// With --version: as JSON, with the protocol's number
+    #[arg(long, requires = "version")]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a Child: a worktree filled with the Parent's files as they are
+    Isolate(IsolateArgs),
+    /// Merge a Child's work into its Parent, all or nothing
+    Fold(FoldArgs),
+    /// Take a Child away; loose work is refused, or saved first with --force
+    Remove(RemoveArgs),
+    /// Print the branch that belongs to each id
+    BranchNameOf(BranchNameArgs),
+}
+
+/// What isolate and fold have in common.
+#[derive(Debug, Args)]
+pub(crate) struct HostArgs {
+    /// The id that the branch and the commits are named after
+    #[arg(long)]
+    pub(crate) id: Option<OsString>,
+    /// The directory that holds the work (absolute)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) parent: Option<PathBuf>,
+    /// The isolated worktree (absolute)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) child: Option<PathBuf>,
+    /// Comes back as "key" in every line
+    #[arg(long, value_name = "KEY")]
+    pub(crate) context: Option<OsString>,
+    /// Stop after this many milliseconds
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) duration_ms: Option<OsString>,
+    /// isolationOptions from this file (TOML or JSON) instead of the Parent's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) options: Option<PathBuf>,
+    /// Run ARGV at each status, with --id, --label and --phase appended
+    #[arg(long)]
+    pub(crate) on_status: bool,
+    /// The command of --on-status
+    #[arg(last = true, value_name = "ARGV")]
+    pub(crate) argv: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IsolateArgs {
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+    /// No branch: the Child's HEAD is detached
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FoldArgs {
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+    /// Subject of the commit of the Child's loose work [default: Integration of ID]
+    #[arg(long, value_name = "S")]
+    pub(crate) subject: Option<String>,
+    /// Subject of a merge commit [default: Integration of ID]
+    #[arg(long, value_name = "S")]
+    pub(crate) merge_subject: Option<String>,
+    /// Fold into the branch the Parent is on now, even if it was on another at isolate
+    #[arg(long)]
+    pub(crate) onto_current: bool,
+    /// Say what would happen; write nothing to the Parent
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    /// The Child (absolute)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) child: Option<PathBuf>,
+    /// Save loose work under refs/isofold/saved/ and remove all the same
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BranchNameArgs {
+    /// One id or more
+    #[arg(value_name = "ID", allow_hyphen_values = true)]
+    pub(crate) ids: Vec<OsString>,
+}

@@ -1,0 +1,69 @@
+//! `isofold isolate`.
+
+use std::process::ExitCode;
+
+use isofold::{IsolateOutcome, IsolateRequest, Isolation, IsolationBackend};
+use serde_json::Value;
+
+use super::args::IsolateArgs;
+use super::host::{Face, begin, paths};
+use super::{INTERRUPTED, output};
+
+pub(crate) fn run(args: IsolateArgs) -> ExitCode {
+    let detach = args.detach;
+    let (protocol, job) = match begin(Face::Isolation, args.host, !detach) {
+        Ok(begun) => begun,
+        Err(code) => return code,
+    };
+    let request = IsolateRequest { id: job.id, detach, parent: job.parent, child: job.child };
+    if let Err(why) = job.strategy.isolator().check(&request) {
+        return protocol.invalid(&why);
+    }
+    protocol.status("isolating");
+    protocol.started();
+    match job.strategy.isolator().isolate(&request, &job.control) {
+        IsolateOutcome::Isolated(isolation) => {
+            protocol.status("isolated");
+            protocol.finished("isolated", fields(&isolation));
+            tell(&isolation);
+            ExitCode::SUCCESS
+        }
+        IsolateOutcome::Failed(report) => protocol.ended("failed", &report, Vec::new(), 1),
+        IsolateOutcome::Interrupted(report) => protocol.ended("interrupted", &report, Vec::new(), INTERRUPTED),
+        IsolateOutcome::InvalidInvocation(why) => protocol.invalid(&why),
+    }
+}
+
+fn fields(isolation: &Isolation) -> Vec<(&'static str, Value)> {
+    vec![
+        ("child", isolation.child.to_string_lossy().into()),
+        ("branch", isolation.branch.clone().into()),
+        ("head", isolation.head.clone().into()),
+        ("base", isolation.base.clone().into()),
+        ("files", isolation.files.into()),
+        ("links", isolation.links.into()),
+        ("directories", isolation.directories.into()),
+        ("bytes", isolation.bytes.into()),
+        ("cloned", isolation.cloned.into()),
+        ("copied", isolation.copied.into()),
+        ("skipped", paths(&isolation.skipped)),
+        ("left_out", paths(&isolation.left_out)),
+        ("unsteady", paths(&isolation.unsteady)),
+        ("base_omitted", paths(&isolation.base_omitted)),
+        ("saved", isolation.saved.clone().into()),
+        ("elapsed_ms", isolation.elapsed_ms.into()),
+    ]
+}
+
+fn tell(isolation: &Isolation) {
+    let at = isolation.branch.as_ref().map_or_else(|| "detached".to_owned(), |b| format!("on branch {b}"));
+    output::tell(&format!(
+        "Isolated {} files into {} ({at}; {} cloned, {} copied, {} left out) in {} ms.",
+        isolation.files + isolation.links,
+        isolation.child.display(),
+        isolation.cloned,
+        isolation.copied,
+        isolation.left_out.len(),
+        isolation.elapsed_ms
+    ));
+}

@@ -1,0 +1,54 @@
+//! The base rule: which base entry of a pair of directories a fold uses.
+
+use std::path::Path;
+
+use crate::git::GitError;
+use crate::git::repository::{Head, Repo};
+use crate::records::BaseEntry;
+
+/// The newest entry of the pair that still counts; `None` means that history alone decides.
+///
+/// An entry counts if the Parent's HEAD contains its anchor; the Child's HEAD contains the Child's
+/// HEAD of then, or is a commit outside the Parent's history on the recorded branch (amended work);
+/// and no merge base of the history strictly descends from the anchor.
+pub(crate) fn choose(
+    repo: &Repo,
+    pair: (&Path, &Path),
+    parent: &Head,
+    child: &Head,
+) -> Result<Option<BaseEntry>, GitError> {
+    let entries = BaseEntry::of_pair(repo, pair.0, pair.1)?;
+    if entries.is_empty() {
+        return Ok(None);
+    }
+    let history = match (parent.id, child.id) {
+        (Some(parent), Some(child)) => repo.merge_bases(parent, child)?,
+        _ => Vec::new(),
+    };
+    // A commit that does not exist (an unborn HEAD) is contained in everything.
+    let contains = |commit, ancestor| match (commit, ancestor) {
+        (_, None) => Ok(true),
+        (None, Some(_)) => Ok(false),
+        (Some(commit), Some(ancestor)) => repo.contains(commit, ancestor),
+    };
+    for entry in entries {
+        if !contains(parent.id, entry.anchor)? {
+            continue;
+        }
+        if !contains(child.id, entry.child_head)? {
+            let on_branch = child.branch == entry.branch;
+            let outside = child.id.is_some() && !contains(parent.id, child.id)?;
+            if !on_branch || !outside {
+                continue;
+            }
+        }
+        let mut overtaken = false;
+        for base in &history {
+            overtaken |= Some(*base) != entry.anchor && contains(Some(*base), entry.anchor)?;
+        }
+        if !overtaken {
+            return Ok(Some(entry));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,66 @@
+//! Combine: two snapshots and what they have in common become one tree, or conflicts.
+//!
+//! The answer is that of `git merge-tree --write-tree` on two commits whose parents are the sides'
+//! heads and the base entry; a conflict is an outcome, never an error.
+
+pub(crate) mod bases;
+mod program;
+
+use serde::Serialize;
+
+use crate::control::Control;
+use crate::git::identity::Identity;
+use crate::git::program::Git;
+use crate::git::quarantine::Quarantine;
+use crate::git::{GitError, Oid};
+
+/// One side of a merge.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Side {
+    pub(crate) tree: Oid,
+    pub(crate) head: Option<Oid>,
+}
+
+/// A path that can't be combined or written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Conflict {
+    /// The path from the root; bytes that are not UTF-8 are replaced.
+    pub path: String,
+    /// What kind of conflict: git's word for it (`contents`, `modify/delete`, `rename/rename`, …),
+    /// or `file in the way`, `changed meanwhile`, `submodule`.
+    pub kind: String,
+    /// What happened, in one sentence.
+    pub detail: String,
+}
+
+/// What became of a merge.
+#[derive(Debug)]
+pub(crate) enum Combined {
+    Clean { tree: Oid, engine: &'static str },
+    Conflict { conflicts: Vec<Conflict>, engine: &'static str },
+}
+
+/// Merges `theirs` into `ours`, with `base` as a merge base beside those of the history.
+pub(crate) fn combine(
+    git: &Git,
+    quarantine: &Quarantine,
+    base: Option<Oid>,
+    ours: Side,
+    theirs: Side,
+    control: &Control,
+) -> Result<Combined, GitError> {
+    if ours.tree == theirs.tree {
+        return Ok(Combined::Clean { tree: ours.tree, engine: "trivial" });
+    }
+    let who = Identity::of_isofold()?;
+    let commit = |side: Side| {
+        let mut parents: Vec<Oid> = side.head.into_iter().collect();
+        parents.extend(base.filter(|base| side.head != Some(*base)));
+        quarantine.commit(side.tree, &parents, "side of a merge", &who.author, &who.committer)
+    };
+    let (ours, theirs) = (commit(ours)?, commit(theirs)?);
+    let combined = program::merge_tree(&quarantine.enter(git.clone()), ours, theirs, control)?;
+    quarantine.discard(&[ours, theirs])?;
+    Ok(combined)
+}

@@ -1,0 +1,378 @@
+//! Copying one file: cloned where the file system can, else copied with its holes kept.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use super::walk::stat;
+use crate::control::{Control, Stop};
+
+/// Files up to this size are read and written in one call each.
+const SMALL: u64 = 32 * 1024;
+/// Where cloning is possible at all, files up to this size are still copied: their data may live in
+/// the inode.
+const NEVER_CLONED: u64 = 2 * 1024;
+/// On XFS a clone flushes data that is not on the disk yet: below this size and within
+/// [`XFS_FRESH`] of the last write, copying is cheaper.
+const XFS_SMALL: u64 = 64 * 1024;
+const XFS_FRESH: i64 = 30;
+/// How much is copied between two looks at the control.
+const STEP: usize = 4 * 1024 * 1024;
+/// How often a file that changes under the copy is copied again.
+const TRIES: u32 = 4;
+
+const XFS_MAGIC: u64 = 0x5846_5342;
+
+/// How the content of files gets from one file system to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Method {
+    Clone,
+    CloneXfs,
+    Copy,
+}
+
+/// What became of one file.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    /// Stat of the source before the copy, and of the copy when it was done.
+    pub(crate) source: Stat,
+    pub(crate) copy: Stat,
+    /// The source did not change while it was copied.
+    pub(crate) steady: bool,
+    pub(crate) cloned: bool,
+}
+
+/// Why a file was not copied.
+#[derive(Debug)]
+pub(crate) enum CopyError {
+    Stopped(Stop),
+    /// It is gone, or something else stands there now.
+    Vanished,
+    Source(Errno),
+    Target(Errno),
+}
+
+impl From<Stop> for CopyError {
+    fn from(stop: Stop) -> Self {
+        Self::Stopped(stop)
+    }
+}
+
+/// Copies files into one destination. The first file of each source file system decides whether
+/// cloning works between the two.
+pub(crate) struct Copier<'a> {
+    control: &'a Control,
+    umask: Option<u32>,
+    user: u32,
+    xfs: bool,
+    may_clone: bool,
+    methods: Mutex<Vec<(u64, Method)>>,
+}
+
+impl<'a> Copier<'a> {
+    /// A copier into the file system of `destination`.
+    pub(crate) fn new(destination: impl AsFd, control: &'a Control) -> Self {
+        let magic = rustix::fs::fstatfs(destination).map_or(0, |s| magic_of(&s));
+        Self {
+            control,
+            umask: current_umask(),
+            user: rustix::process::geteuid().as_raw(),
+            xfs: magic == XFS_MAGIC,
+            // Others that can clone (bcachefs, ZFS, overlays of these) are found by trying.
+            may_clone: !matches!(magic, 0xef53 | 0x0102_1994),
+            methods: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Copies the regular file `name` from one directory to another, where it must not exist.
+    pub(crate) fn file(
+        &self,
+        from: impl AsFd,
+        to: impl AsFd,
+        name: &CStr,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Copied, CopyError> {
+        let source = self.open_source(&from, name)?;
+        let mut before = rustix::fs::fstat(&source).map_err(CopyError::Source)?;
+        if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
+            return Err(CopyError::Vanished);
+        }
+        let mode = before.st_mode & 0o7777;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let target =
+            rustix::fs::openat(&to, name, flags, Mode::from_raw_mode(mode & 0o777)).map_err(CopyError::Target)?;
+        // The library's clone wants files of the standard library.
+        let (source, target) = (File::from(source), File::from(target));
+        let mut tries = 0;
+        loop {
+            let cloned = self.content(&source, &target, &before, buffer)?;
+            let after = rustix::fs::fstat(&source).map_err(CopyError::Source)?;
+            let steady = same(&before, &after);
+            tries += 1;
+            if steady || tries == TRIES {
+                let copy = self.finish(&target, &before, mode)?;
+                return Ok(Copied { source: before, copy, steady, cloned });
+            }
+            before = after;
+            rustix::fs::ftruncate(&target, 0).map_err(CopyError::Target)?;
+        }
+    }
+
+    /// Copies a symbolic link, with its time.
+    pub(crate) fn link(&self, from: impl AsFd, to: impl AsFd, name: &CStr) -> Result<(Stat, Stat), CopyError> {
+        let source = stat(&from, name).map_err(vanished)?;
+        let target = rustix::fs::readlinkat(&from, name, Vec::new()).map_err(vanished)?;
+        rustix::fs::symlinkat(&target, &to, name).map_err(CopyError::Target)?;
+        let times = Timestamps { last_access: OMIT, last_modification: modified(&source) };
+        rustix::fs::utimensat(&to, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(CopyError::Target)?;
+        Ok((source, stat(&to, name).map_err(CopyError::Target)?))
+    }
+
+    fn open_source(&self, from: impl AsFd, name: &CStr) -> Result<OwnedFd, CopyError> {
+        // A FIFO that stands there by now must not block us.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = || rustix::fs::openat(&from, name, flags, Mode::empty());
+        match open() {
+            Err(Errno::ACCESS) => {}
+            other => return other.map_err(vanished),
+        }
+        // A file of ours that we took every right from: the right to read it is ours to give, for
+        // as long as it takes to open it.
+        let meta = stat(&from, name).map_err(vanished)?;
+        let regular = FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile;
+        if !regular || meta.st_uid != self.user || meta.st_mode & 0o400 != 0 {
+            return Err(CopyError::Source(Errno::ACCESS));
+        }
+        let mode = meta.st_mode & 0o7777;
+        let set = |mode| rustix::fs::chmodat(&from, name, Mode::from_raw_mode(mode), AtFlags::empty());
+        set(mode | 0o400).map_err(CopyError::Source)?;
+        let opened = open();
+        set(mode).map_err(CopyError::Source)?;
+        opened.map_err(CopyError::Source)
+    }
+
+    /// Brings the content over; whether it was cloned.
+    fn content(&self, source: &File, target: &File, meta: &Stat, buffer: &mut Vec<u8>) -> Result<bool, CopyError> {
+        let size = u64::try_from(meta.st_size).unwrap_or(0);
+        if size == 0 {
+            return Ok(false);
+        }
+        if self.wants_clone(meta, size) && self.clone_content(source, target, meta.st_dev)? {
+            return Ok(true);
+        }
+        if size <= SMALL {
+            small(source, target, size, buffer)?;
+        } else {
+            self.large(source, target, meta, size, buffer)?;
+        }
+        Ok(false)
+    }
+
+    fn wants_clone(&self, meta: &Stat, size: u64) -> bool {
+        if !self.may_clone || size <= NEVER_CLONED {
+            return false;
+        }
+        let methods = self.methods.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match methods.iter().find(|(device, _)| *device == meta.st_dev).map(|(_, method)| *method) {
+            Some(Method::Copy) => false,
+            Some(Method::CloneXfs) | None if self.xfs => size >= XFS_SMALL || settled(meta),
+            _ => true,
+        }
+    }
+
+    /// Tries to clone. Only what says "not between these two" turns into a copy.
+    fn clone_content(&self, source: &File, target: &File, device: u64) -> Result<bool, CopyError> {
+        let result = reflink_copy::reflink_file(source, target);
+        let mut methods = self.methods.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = methods.iter().any(|(d, _)| *d == device);
+        match result {
+            Ok(()) => {
+                if !known {
+                    methods.push((device, if self.xfs { Method::CloneXfs } else { Method::Clone }));
+                }
+                Ok(true)
+            }
+            Err(error) => match errno(&error) {
+                Errno::PERM | Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::NOTTY => {
+                    // One file that can't (a swap file, one without copy-on-write) says nothing
+                    // about the others.
+                    if !known {
+                        methods.push((device, Method::Copy));
+                    }
+                    Ok(false)
+                }
+                other => Err(CopyError::Target(other)),
+            },
+        }
+    }
+
+    /// Data by data, so that holes stay holes; in the kernel where it can.
+    fn large(
+        &self,
+        source: &File,
+        target: &File,
+        meta: &Stat,
+        size: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), CopyError> {
+        let allocated = u64::try_from(meta.st_blocks).unwrap_or(0) * 512;
+        if allocated >= size {
+            return self.range(source, target, 0, size, buffer);
+        }
+        let mut at = 0;
+        while at < size {
+            let start = match rustix::fs::seek(source, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                // No data up to the end.
+                Err(Errno::NXIO) => break,
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => return self.range(source, target, 0, size, buffer),
+                Err(error) => return Err(CopyError::Source(error)),
+            };
+            let end = rustix::fs::seek(source, SeekFrom::Hole(start)).map_err(CopyError::Source)?.min(size);
+            if start >= end {
+                break;
+            }
+            self.range(source, target, start, end, buffer)?;
+            at = end;
+        }
+        rustix::fs::ftruncate(target, size).map_err(CopyError::Target)
+    }
+
+    fn range(&self, source: &File, target: &File, start: u64, end: u64, buffer: &mut Vec<u8>) -> Result<(), CopyError> {
+        let mut at = start;
+        let mut in_kernel = true;
+        while at < end {
+            self.control.check()?;
+            let want = usize::try_from(end - at).unwrap_or(STEP).min(STEP);
+            if in_kernel {
+                let (mut from, mut to) = (at, at);
+                match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), want) {
+                    // Some file systems give nothing here for files that do have content.
+                    Ok(0) => in_kernel = false,
+                    Ok(n) => at += n as u64,
+                    Err(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::PERM) => {
+                        in_kernel = false
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(CopyError::Target(error)),
+                }
+                continue;
+            }
+            buffer.resize(STEP.min(1024 * 1024), 0);
+            let room = want.min(buffer.len());
+            match rustix::io::pread(source, &mut buffer[..room], at) {
+                Ok(0) => break,
+                Ok(n) => {
+                    let mut done = 0;
+                    while done < n {
+                        let wrote = rustix::io::pwrite(target, &buffer[done..n], at + done as u64)
+                            .map_err(CopyError::Target)?;
+                        done += wrote;
+                    }
+                    at += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(CopyError::Source(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Mode and times; the stat of the finished copy.
+    fn finish(&self, target: &File, source: &Stat, mode: u32) -> Result<Stat, CopyError> {
+        let plain = mode & 0o7000 == 0 && self.umask.is_some_and(|umask| mode & umask == 0);
+        let set_mode = || rustix::fs::fchmod(target, Mode::from_raw_mode(mode)).map_err(CopyError::Target);
+        if !plain {
+            set_mode()?;
+        }
+        let times = Timestamps { last_access: OMIT, last_modification: modified(source) };
+        rustix::fs::futimens(target, &times).map_err(CopyError::Target)?;
+        let stat = rustix::fs::fstat(target).map_err(CopyError::Target)?;
+        if stat.st_mode & 0o7777 == mode {
+            return Ok(stat);
+        }
+        // A default ACL of the destination had its say.
+        set_mode()?;
+        rustix::fs::fstat(target).map_err(CopyError::Target)
+    }
+}
+
+/// Leave the time of the last access alone.
+pub(crate) const OMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+
+/// The time of the last modification, to the nanosecond.
+pub(crate) fn modified(stat: &Stat) -> Timespec {
+    Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec.try_into().unwrap_or(0) }
+}
+
+/// One read, one write.
+fn small(source: &File, target: &File, size: u64, buffer: &mut Vec<u8>) -> Result<(), CopyError> {
+    let size = usize::try_from(size).unwrap_or(0);
+    buffer.resize(buffer.len().max(size), 0);
+    let mut have = 0;
+    while have < size {
+        match rustix::io::pread(source, &mut buffer[have..size], have as u64) {
+            Ok(0) => break,
+            Ok(n) => have += n,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(CopyError::Source(error)),
+        }
+    }
+    let mut done = 0;
+    while done < have {
+        match rustix::io::pwrite(target, &buffer[done..have], done as u64) {
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(CopyError::Target(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Whether two stats of one open file show that nothing was written between.
+fn same(a: &Stat, b: &Stat) -> bool {
+    (a.st_size, a.st_mtime, a.st_mtime_nsec, a.st_ctime, a.st_ctime_nsec)
+        == (b.st_size, b.st_mtime, b.st_mtime_nsec, b.st_ctime, b.st_ctime_nsec)
+}
+
+/// Whether the file was last written long enough ago to be on the disk.
+fn settled(meta: &Stat) -> bool {
+    let now =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX));
+    now - meta.st_ctime >= XFS_FRESH
+}
+
+fn vanished(error: Errno) -> CopyError {
+    match error {
+        Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::NOTDIR => CopyError::Vanished,
+        other => CopyError::Source(other),
+    }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(
+        match error.kind() {
+            io::ErrorKind::Unsupported => Errno::OPNOTSUPP,
+            _ => Errno::IO,
+        },
+        Errno::from_raw_os_error,
+    )
+}
+
+/// The process's umask, read without changing it; `None` where the system does not tell.
+fn current_umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(line.trim(), 8).ok()
+}
+
+#[allow(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "the type differs between platforms")]
+fn magic_of(stat: &rustix::fs::StatFs) -> u64 {
+    stat.f_type as u64 & 0xffff_ffff
+}

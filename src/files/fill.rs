@@ -1,0 +1,392 @@
+//! Filling one directory from another: one walk of the source by two workers, entries copied as
+//! they are found.
+
+use std::ffi::{CStr, CString, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use rustix::fs::{FileType, Mode, Stat, Timestamps};
+use rustix::io::Errno;
+
+use super::copy::{Copied, Copier, CopyError, OMIT, modified};
+use super::walk::{Entry, entries, open_directory};
+use super::{FilesError, as_path, join};
+use crate::control::Control;
+
+/// More bring nothing (docs/measurements.md).
+const WORKERS: usize = 2;
+/// Files of one directory that one worker takes at a time.
+const CHUNK: usize = 32;
+
+/// What to do with an entry of the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Take,
+    /// A directory that is left out but for what is tracked in it.
+    TrackedOnly,
+    /// Kept out by the exclude list.
+    LeaveOut,
+    /// Not part of a work tree: its `.git`, its own notes.
+    Pass,
+}
+
+/// Decides about entries, and is told what became of them.
+pub(crate) trait Select: Sync {
+    /// About an entry at `path` (relative to the source), below a directory that is itself left out
+    /// but for tracked files or not.
+    fn verdict(&self, path: &[u8], kind: FileType, tracked_only: bool) -> Verdict;
+
+    /// Whether a directory, now open, is no part of this work tree: another work tree, a git directory.
+    fn is_foreign(&self, path: &[u8], stat: &Stat, entries: &[Entry], directory: &OwnedFd) -> bool;
+
+    /// The place of a tracked path in the caller's own list.
+    fn position(&self, path: &[u8]) -> Option<usize>;
+}
+
+/// A tracked file that was copied.
+#[derive(Debug)]
+pub(crate) struct TrackedCopy {
+    pub(crate) position: usize,
+    pub(crate) source: Stat,
+    pub(crate) copy: Stat,
+    pub(crate) steady: bool,
+}
+
+/// What a fill did.
+#[derive(Debug, Default)]
+pub(crate) struct Filled {
+    pub(crate) files: u64,
+    pub(crate) links: u64,
+    pub(crate) directories: u64,
+    pub(crate) bytes: u64,
+    pub(crate) cloned: u64,
+    pub(crate) copied: u64,
+    /// Sockets, FIFOs and devices.
+    pub(crate) skipped: Vec<Vec<u8>>,
+    /// Left out by the exclude list; directories end in `/`.
+    pub(crate) left_out: Vec<Vec<u8>>,
+    /// Files that went on changing while they were copied.
+    pub(crate) unsteady: Vec<Vec<u8>>,
+    pub(crate) tracked: Vec<TrackedCopy>,
+    /// Untracked files over the size that was asked about, with their sizes.
+    pub(crate) large_untracked: Vec<Vec<u8>>,
+}
+
+impl Filled {
+    fn absorb(&mut self, other: Self) {
+        self.files += other.files;
+        self.links += other.links;
+        self.directories += other.directories;
+        self.bytes += other.bytes;
+        self.cloned += other.cloned;
+        self.copied += other.copied;
+        self.skipped.extend(other.skipped);
+        self.left_out.extend(other.left_out);
+        self.unsteady.extend(other.unsteady);
+        self.tracked.extend(other.tracked);
+        self.large_untracked.extend(other.large_untracked);
+    }
+}
+
+/// Fills the directory `to`, which exists, from the directory `from`. Untracked files larger than
+/// `large` bytes are listed. Stops with the first error; what is there by then is the caller's to
+/// take away.
+pub(crate) fn fill(
+    from: &Path,
+    to: &Path,
+    select: &dyn Select,
+    large: u64,
+    control: &Control,
+) -> Result<Filled, FilesError> {
+    let open = |path: &Path| {
+        let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| Errno::INVAL);
+        name.and_then(|name| open_directory(rustix::fs::CWD, &name))
+            .map_err(|error| FilesError::io("cannot open", path)(error.into()))
+    };
+    let (source, target) = (open(from)?, open(to)?);
+    let stat = rustix::fs::fstat(&source).map_err(|e| FilesError::io("cannot read", from)(e.into()))?;
+    let shared = Shared {
+        from,
+        to,
+        select,
+        large,
+        control,
+        copier: Copier::new(&target, control),
+        queue: Mutex::new(Queue::default()),
+        wake: Condvar::new(),
+        late_error: Arc::new(Mutex::new(None)),
+    };
+    let root = Arc::new(Node {
+        source,
+        target,
+        path: Vec::new(),
+        meta: stat,
+        tracked_only: false,
+        parent: None,
+        late_error: shared.late_error.clone(),
+    });
+    let found = entries(&root.source).map_err(|e| shared.source_error(&root.path, e))?;
+    let mut filled = Filled::default();
+    shared.sort_in(&root, found, &mut filled);
+    drop(root);
+    let parts: Vec<Filled> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(|| shared.work())).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect()
+    });
+    for part in parts {
+        filled.absorb(part);
+    }
+    let mut queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = queue.error.take() {
+        return Err(error);
+    }
+    drop(queue);
+    if let Some((path, error)) = shared.late_error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(FilesError::io("cannot finish the directory", &to.join(as_path(&path)))(error.into()));
+    }
+    for list in [&mut filled.skipped, &mut filled.left_out, &mut filled.unsteady, &mut filled.large_untracked] {
+        list.sort();
+    }
+    Ok(filled)
+}
+
+/// A directory under way. It lives as long as any of its entries; when the last is done, the copy
+/// gets its mode and time.
+struct Node {
+    source: OwnedFd,
+    target: OwnedFd,
+    path: Vec<u8>,
+    meta: Stat,
+    tracked_only: bool,
+    #[allow(dead_code, reason = "keeps the directory above unfinished")]
+    parent: Option<Arc<Node>>,
+    late_error: Arc<Mutex<Option<(Vec<u8>, Errno)>>>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let times = Timestamps { last_access: OMIT, last_modification: modified(&self.meta) };
+        let done = rustix::fs::futimens(&self.target, &times)
+            .and_then(|()| rustix::fs::fchmod(&self.target, Mode::from_raw_mode(self.meta.st_mode & 0o7777)));
+        if let Err(error) = done {
+            let mut late = self.late_error.lock().unwrap_or_else(PoisonError::into_inner);
+            late.get_or_insert((self.path.clone(), error));
+        }
+    }
+}
+
+enum Task {
+    Directory { above: Arc<Node>, name: CString, tracked_only: bool },
+    Files { of: Arc<Node>, entries: Vec<Entry> },
+}
+
+#[derive(Default)]
+struct Queue {
+    tasks: Vec<Task>,
+    busy: usize,
+    error: Option<FilesError>,
+}
+
+struct Shared<'a> {
+    from: &'a Path,
+    to: &'a Path,
+    select: &'a dyn Select,
+    large: u64,
+    control: &'a Control,
+    copier: Copier<'a>,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    late_error: Arc<Mutex<Option<(Vec<u8>, Errno)>>>,
+}
+
+impl Shared<'_> {
+    fn work(&self) -> Filled {
+        let mut filled = Filled::default();
+        let mut buffer = Vec::new();
+        while let Some(task) = self.next() {
+            let result = match task {
+                Task::Directory { above, name, tracked_only } => {
+                    self.directory(&above, &name, tracked_only, &mut filled)
+                }
+                Task::Files { of, entries } => self.files(&of, &entries, &mut filled, &mut buffer),
+            };
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.busy -= 1;
+            if let Err(error) = result {
+                queue.error.get_or_insert(error);
+            }
+            if queue.error.is_some() {
+                queue.tasks.clear();
+            }
+            if queue.busy == 0 && queue.tasks.is_empty() {
+                self.wake.notify_all();
+            }
+        }
+        filled
+    }
+
+    /// The next task; `None` when all is done or lost.
+    fn next(&self) -> Option<Task> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(task) = queue.tasks.pop() {
+                queue.busy += 1;
+                return Some(task);
+            }
+            if queue.busy == 0 {
+                return None;
+            }
+            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn push(&self, tasks: Vec<Task>) {
+        if tasks.is_empty() {
+            return;
+        }
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.tasks.extend(tasks);
+        self.wake.notify_all();
+    }
+
+    fn directory(
+        &self,
+        above: &Arc<Node>,
+        name: &CStr,
+        tracked_only: bool,
+        filled: &mut Filled,
+    ) -> Result<(), FilesError> {
+        self.control.check()?;
+        let path = join(&above.path, name.to_bytes());
+        let source = match open_directory(&above.source, name) {
+            Ok(source) => source,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            Err(error) => return Err(self.source_error(&path, error)),
+        };
+        let meta = rustix::fs::fstat(&source).map_err(|e| self.source_error(&path, e))?;
+        let found = entries(&source).map_err(|e| self.source_error(&path, e))?;
+        if self.select.is_foreign(&path, &meta, &found, &source) {
+            return Ok(());
+        }
+        let made = rustix::fs::mkdirat(&above.target, name, Mode::from_raw_mode(0o700))
+            .and_then(|()| open_directory(&above.target, name));
+        let target = made.map_err(|e| self.target_error(&path, e))?;
+        filled.directories += 1;
+        let node = Arc::new(Node {
+            source,
+            target,
+            path,
+            meta,
+            tracked_only,
+            parent: Some(above.clone()),
+            late_error: self.late_error.clone(),
+        });
+        self.sort_in(&node, found, filled);
+        Ok(())
+    }
+
+    /// Turns the entries of a directory into tasks.
+    fn sort_in(&self, node: &Arc<Node>, found: Vec<Entry>, filled: &mut Filled) {
+        let mut tasks = Vec::new();
+        let mut files = Vec::new();
+        for entry in found {
+            let path = join(&node.path, entry.name.to_bytes());
+            let directory = entry.kind == FileType::Directory;
+            let tracked_only = match self.select.verdict(&path, entry.kind, node.tracked_only) {
+                Verdict::Take => false,
+                Verdict::TrackedOnly => true,
+                Verdict::LeaveOut => {
+                    filled.left_out.push(if directory { join(&path, b"") } else { path });
+                    continue;
+                }
+                Verdict::Pass => continue,
+            };
+            match entry.kind {
+                FileType::Directory => {
+                    tasks.push(Task::Directory { above: node.clone(), name: entry.name, tracked_only });
+                }
+                FileType::RegularFile | FileType::Symlink => files.push(entry),
+                _ => filled.skipped.push(path),
+            }
+        }
+        let mut files = files.into_iter();
+        loop {
+            let entries: Vec<Entry> = files.by_ref().take(CHUNK).collect();
+            if entries.is_empty() {
+                break;
+            }
+            tasks.push(Task::Files { of: node.clone(), entries });
+        }
+        self.push(tasks);
+    }
+
+    fn files(&self, of: &Node, found: &[Entry], filled: &mut Filled, buffer: &mut Vec<u8>) -> Result<(), FilesError> {
+        for entry in found {
+            self.control.check()?;
+            let path = join(&of.path, entry.name.to_bytes());
+            let done = if entry.kind == FileType::Symlink {
+                self.copier.link(&of.source, &of.target, &entry.name).map(|(source, copy)| {
+                    filled.links += 1;
+                    Copied { source, copy, steady: true, cloned: false }
+                })
+            } else {
+                self.copier.file(&of.source, &of.target, &entry.name, buffer).inspect(|done| {
+                    filled.files += 1;
+                    filled.bytes += u64::try_from(done.copy.st_size).unwrap_or(0);
+                    *(if done.cloned { &mut filled.cloned } else { &mut filled.copied }) += 1;
+                })
+            };
+            let done = match done {
+                Ok(done) => done,
+                Err(CopyError::Vanished) => continue,
+                Err(CopyError::Stopped(stop)) => return Err(stop.into()),
+                Err(CopyError::Source(error)) => return Err(self.source_error(&path, error)),
+                Err(CopyError::Target(error)) => return Err(self.target_error(&path, error)),
+            };
+            let Copied { source, copy, steady, .. } = done;
+            match self.select.position(&path) {
+                Some(position) => filled.tracked.push(TrackedCopy { position, source, copy, steady }),
+                None if u64::try_from(copy.st_size).unwrap_or(0) > self.large => {
+                    filled.large_untracked.push(path.clone())
+                }
+                None => {}
+            }
+            if !steady {
+                filled.unsteady.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    fn source_error(&self, path: &[u8], error: Errno) -> FilesError {
+        let full = self.from.join(as_path(path));
+        match error {
+            Errno::ACCESS => FilesError::Unreadable(full),
+            error => FilesError::io("cannot read", &full)(error.into()),
+        }
+    }
+
+    fn target_error(&self, path: &[u8], error: Errno) -> FilesError {
+        FilesError::io("cannot write", &self.to.join(as_path(path)))(error.into())
+    }
+}
+
+/// The path of an open directory's entry, for reading small files through it.
+pub(crate) fn read_small_at(directory: impl AsFd, name: &CStr) -> Option<Vec<u8>> {
+    use std::io::Read;
+    let flags = rustix::fs::OFlags::RDONLY
+        | rustix::fs::OFlags::NOFOLLOW
+        | rustix::fs::OFlags::NONBLOCK
+        | rustix::fs::OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
+    let mut bytes = Vec::new();
+    std::fs::File::from(file).take(64 * 1024).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Bytes as an owned path.
+pub(crate) fn to_path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}

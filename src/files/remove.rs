@@ -1,0 +1,43 @@
+//! Taking a directory away: links are never followed, read-only directories inside are opened up.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::FilesError;
+
+/// Removes `directory` and all below it; one that is gone already is fine.
+pub(crate) fn remove_tree(directory: &Path) -> Result<(), FilesError> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(directory);
+            match fs::remove_dir_all(directory) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(FilesError::io("cannot remove", directory)(error))
+                }
+                _ => Ok(()),
+            }
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FilesError::io("cannot remove", directory)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the owner every right on `directory` and the directories below. What can't be changed is
+/// left to the removal to report.
+fn open_up(directory: &Path) {
+    let Ok(meta) = fs::symlink_metadata(directory) else { return };
+    if !meta.is_dir() {
+        return;
+    }
+    let mode = meta.permissions().mode();
+    if mode & 0o700 != 0o700 {
+        let _ = fs::set_permissions(directory, fs::Permissions::from_mode(mode | 0o700));
+    }
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}

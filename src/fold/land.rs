@@ -1,0 +1,132 @@
+//! Landing: the result into the Parent's files, index and HEAD, or everything as it was.
+
+use super::history::Landed;
+use super::{FoldError, FoldRequest};
+use crate::combine::Conflict;
+use crate::control::Control;
+use crate::files::as_path;
+use crate::git::program::Git;
+use crate::git::quarantine::Quarantine;
+use crate::git::refs::HeadLock;
+use crate::git::repository::{Repo, submodule_has};
+use crate::git::tree::{Change, MODE_GITLINK};
+use crate::git::{GitError, show};
+use crate::records::{self, BaseEntry};
+use crate::snapshot::Snapshot;
+use crate::write::WriteError;
+use crate::write::index::{self, IndexLock};
+use crate::write::plan::{self, Plan};
+use crate::write::stage::Stage;
+use crate::write::swap::Swap;
+
+/// How many base entries of one pair are kept.
+const KEPT_BASES: usize = 50;
+
+/// The Parent as the snapshot saw it.
+pub(super) struct Ground<'a> {
+    repo: &'a Repo,
+    snapshot: &'a Snapshot,
+    git: Git,
+    file_mode: bool,
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn new(repo: &'a Repo, snapshot: &'a Snapshot) -> Result<Self, GitError> {
+        Ok(Self { repo, snapshot, git: repo.git(), file_mode: repo.config_bool("core.fileMode", true)? })
+    }
+
+    fn view(&self) -> plan::Ground<'_> {
+        plan::Ground {
+            root: self.repo.work_dir(),
+            index: &self.snapshot.index,
+            git: &self.git,
+            file_mode: self.file_mode,
+        }
+    }
+
+    pub(super) fn plan(&self, changes: &[Change], control: &Control) -> Result<Plan, WriteError> {
+        plan::plan(&self.view(), changes, control)
+    }
+
+    pub(super) fn stage(&self, plan: &Plan, quarantine: &Quarantine, control: &Control) -> Result<Stage, WriteError> {
+        let git = quarantine.enter(self.git.clone());
+        Stage::new(&self.view(), plan, &git, self.repo.git_dir(), control)
+    }
+}
+
+/// A pointer to a commit that the Parent's submodule does not have must not land.
+pub(super) fn check_submodules(repo: &Repo, changes: &[Change]) -> Result<(), WriteError> {
+    let mut conflicts = Vec::new();
+    for change in changes {
+        let Some(new) = change.new.filter(|new| new.mode == MODE_GITLINK) else { continue };
+        let full = repo.work_dir().join(as_path(&change.path));
+        if submodule_has(&full, new.id) == Some(true) {
+            continue;
+        }
+        let path = show(as_path(&change.path));
+        let detail = format!(
+            "the submodule {path} would point to {}, which the Parent's copy of it does not have; fetch it there first",
+            &new.id.to_string()[..12]
+        );
+        conflicts.push(Conflict { path, kind: "submodule".to_owned(), detail });
+    }
+    if conflicts.is_empty() { Ok(()) } else { Err(WriteError::Conflicts(conflicts)) }
+}
+
+/// All that a landing needs; HEAD and index are locked.
+pub(super) struct Writing<'a> {
+    pub(super) ground: &'a Ground<'a>,
+    pub(super) plan: &'a Plan,
+    pub(super) quarantine: &'a Quarantine,
+    pub(super) index_lock: IndexLock,
+    pub(super) head_lock: HeadLock<'a>,
+}
+
+impl Writing<'_> {
+    /// Objects, files, index beside, then the ref: the commit point. Returns the refs that keep
+    /// late writes.
+    pub(super) fn write(
+        self,
+        stage: Stage,
+        landed: &Landed,
+        request: &FoldRequest,
+        entry: &BaseEntry,
+        control: &Control,
+    ) -> Result<Vec<String>, FoldError> {
+        let Self { ground, plan, quarantine, mut index_lock, head_lock } = self;
+        let repo = ground.repo;
+        control.check().map_err(GitError::from)?;
+        quarantine.release()?;
+        let swap = Swap::carry_out(repo.work_dir(), plan, stage, control)?;
+        let advanced = index::after(&swap, &ground.snapshot.index, plan)
+            .and_then(|bytes| Ok(index_lock.write(&bytes)?))
+            .and_then(|()| Ok(control.check().map_err(GitError::from)?))
+            .and_then(|()| {
+                let message = format!("isofold: fold of {}", crate::git::one_line(&request.id));
+                Ok(head_lock.advance(landed.head, &landed.who, &message)?)
+            });
+        if let Err(error) = advanced {
+            swap.undo()?;
+            return Err(error.into());
+        }
+        // The work has landed. What fails from here on must not make it look as if it had not.
+        if let Err(error) = index_lock.commit() {
+            tracing::error!(%error, "the index could not be replaced; git reset brings it to HEAD");
+        }
+        let mut saved = Vec::new();
+        let kept = swap.keep(|late| {
+            let content = std::fs::read(&late.file).map_err(GitError::io("cannot read", &late.file))?;
+            saved.push(repo.save_blob(&show(as_path(&late.path)), &content)?);
+            Ok(())
+        });
+        if let Err(error) = kept {
+            tracing::error!(%error, "a replaced file could not be checked for late writes");
+        }
+        let recorded =
+            entry.record(repo).and_then(|_| records::forget_oldest(repo, &entry.pair[0], &entry.pair[1], KEPT_BASES));
+        if let Err(error) = recorded {
+            tracing::error!(%error, "the base of the next fold could not be recorded");
+        }
+        Ok(saved)
+    }
+}

@@ -1,0 +1,59 @@
+//! Who makes a commit.
+
+use git2::Signature;
+
+use super::program::Git;
+use super::repository::Repo;
+use super::{Act, GitError};
+use crate::control::Control;
+
+/// Author and committer of the commits that reach history.
+pub(crate) struct Identity {
+    pub(crate) author: Signature<'static>,
+    pub(crate) committer: Signature<'static>,
+}
+
+impl Identity {
+    /// The identity of whoever runs this process, exactly as `git commit` in `repo` would take it:
+    /// `GIT_*` variables, then the configuration. `Ok(Err(words))` where git finds none.
+    pub(crate) fn of_user(repo: &Repo, control: &Control) -> Result<Result<Self, String>, GitError> {
+        let git = repo.git();
+        let author = match ident(&git, "GIT_AUTHOR_IDENT", control)? {
+            Ok(author) => author,
+            Err(words) => return Ok(Err(words)),
+        };
+        Ok(ident(&git, "GIT_COMMITTER_IDENT", control)?.map(|committer| Self { author, committer }))
+    }
+
+    /// The identity of commits that stay hidden under `refs/isofold/`.
+    pub(crate) fn of_isofold() -> Result<Self, GitError> {
+        let own = || Signature::now("isofold", "isofold@localhost").act(|| "cannot make a signature".to_owned());
+        Ok(Self { author: own()?, committer: own()? })
+    }
+}
+
+/// One identity as `git var` prints it: `NAME <EMAIL> SECONDS ZONE`.
+fn ident(git: &Git, variable: &str, control: &Control) -> Result<Result<Signature<'static>, String>, GitError> {
+    let finished = git.run(["var", variable], None, control)?;
+    if finished.code != Some(0) {
+        return match finished.failure() {
+            GitError::Program { words, .. } => Ok(Err(words)),
+            other => Err(other),
+        };
+    }
+    let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+    let parsed = parse(text.trim_end());
+    match parsed {
+        Some(signature) => signature.act(|| "cannot make a signature".to_owned()).map(Ok),
+        None => Ok(Err(format!("git var {variable} printed {text:?}"))),
+    }
+}
+
+fn parse(text: &str) -> Option<Result<Signature<'static>, git2::Error>> {
+    let (name, rest) = text.rsplit_once(" <")?;
+    let (email, when) = rest.rsplit_once("> ")?;
+    let (seconds, zone) = when.split_once(' ')?;
+    let zone: i32 = zone.parse().ok()?;
+    let minutes = zone / 100 * 60 + zone % 100;
+    Some(Signature::new(name, email, &git2::Time::new(seconds.parse().ok()?, minutes)))
+}

@@ -1,0 +1,379 @@
+//! The index file, read and written to the byte.
+//!
+//! Isolate patches stat data into a copy of the Parent's index; fold writes a new one. Both need
+//! what the library hides: offsets, flags and extensions as they stand in the file. Format:
+//! gitformat-index(5), versions 2 to 4.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use sha1::{Digest, Sha1};
+
+use super::{GitError, Oid};
+
+pub(crate) const ASSUME_VALID: u16 = 0x8000;
+const EXTENDED: u16 = 0x4000;
+const STAGE: u16 = 0x3000;
+const NAME_LENGTH: u16 = 0x0fff;
+pub(crate) const SKIP_WORKTREE: u16 = 0x4000;
+pub(crate) const INTENT_TO_ADD: u16 = 0x2000;
+/// Bytes of an entry before its flags: stat data, mode, id.
+const FIXED: usize = 60;
+const HASH: usize = 20;
+
+/// Stat data as the index keeps it: every field cut to 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct IndexStat {
+    pub(crate) ctime: (u32, u32),
+    pub(crate) mtime: (u32, u32),
+    pub(crate) dev: u32,
+    pub(crate) ino: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) size: u32,
+}
+
+impl IndexStat {
+    /// From a stat of the system. Fields are cut to 32 bits, as git does.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub(crate) fn of(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            ctime: (stat.st_ctime as u32, stat.st_ctime_nsec as u32),
+            mtime: (stat.st_mtime as u32, stat.st_mtime_nsec as u32),
+            dev: stat.st_dev as u32,
+            ino: stat.st_ino as u32,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            // A size that is a multiple of 4 GiB must not read as "never compared".
+            size: match stat.st_size as u32 {
+                0 if stat.st_size > 0 => 0x8000_0000,
+                size => size,
+            },
+        }
+    }
+
+    /// Whether a file with stat data `now` is the one this was taken from. Nanoseconds that were
+    /// never stored don't count, nor does the device, which changes when a file system is mounted.
+    pub(crate) fn same_file(&self, now: &Self) -> bool {
+        let nanoseconds = |a: u32, b: u32| a == 0 || a == b;
+        self.mtime.0 == now.mtime.0
+            && nanoseconds(self.mtime.1, now.mtime.1)
+            && self.ctime.0 == now.ctime.0
+            && nanoseconds(self.ctime.1, now.ctime.1)
+            && self.ino == now.ino
+            && self.uid == now.uid
+            && self.gid == now.gid
+            && self.size == now.size
+    }
+}
+
+/// One entry. The path stands in [`IndexFile::path`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) stat: IndexStat,
+    pub(crate) mode: u32,
+    pub(crate) id: Oid,
+    flags: u16,
+    extended: u16,
+    name: (usize, usize),
+    at: usize,
+}
+
+impl Entry {
+    pub(crate) fn stage(&self) -> u16 {
+        (self.flags & STAGE) >> 12
+    }
+
+    pub(crate) fn skip_worktree(&self) -> bool {
+        self.extended & SKIP_WORKTREE != 0
+    }
+
+    pub(crate) fn assume_valid(&self) -> bool {
+        self.flags & ASSUME_VALID != 0
+    }
+
+    pub(crate) fn intent_to_add(&self) -> bool {
+        self.extended & INTENT_TO_ADD != 0
+    }
+
+    /// Whether git does not look at the file of this entry.
+    pub(crate) fn flagged(&self) -> bool {
+        self.skip_worktree() || self.assume_valid()
+    }
+}
+
+/// An index file in memory.
+#[derive(Debug)]
+pub(crate) struct IndexFile {
+    bytes: Vec<u8>,
+    names: Vec<u8>,
+    entries: Vec<Entry>,
+    /// Where the entries end.
+    end: usize,
+    /// Extensions worth keeping when only stat data changes: name, range of the body.
+    kept: Vec<([u8; 4], (usize, usize))>,
+    checksum: bool,
+    /// Modification time of the file, seconds and nanoseconds.
+    mtime: (i64, i64),
+}
+
+impl IndexFile {
+    /// Reads `path`; an index without entries where there is no such file.
+    pub(crate) fn read(path: &Path) -> Result<Self, GitError> {
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::empty()),
+            Err(error) => return Err(GitError::io("cannot read", path)(error)),
+        };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(GitError::io("cannot read", path))?;
+        let meta = file.metadata().map_err(GitError::io("cannot read", path))?;
+        Self::parse(bytes, (meta.mtime(), meta.mtime_nsec()))
+    }
+
+    fn empty() -> Self {
+        Self {
+            bytes: [*b"DIRC", 2_u32.to_be_bytes(), 0_u32.to_be_bytes()].concat(),
+            names: Vec::new(),
+            entries: Vec::new(),
+            end: 12,
+            kept: Vec::new(),
+            checksum: true,
+            mtime: (0, 0),
+        }
+    }
+
+    fn parse(bytes: Vec<u8>, mtime: (i64, i64)) -> Result<Self, GitError> {
+        let corrupt = || GitError::Format { what: "a damaged index file".to_owned() };
+        if bytes.len() < 12 + HASH || &bytes[..4] != b"DIRC" {
+            return Err(corrupt());
+        }
+        let version = word(&bytes, 4);
+        if !(2..=4).contains(&version) {
+            return Err(GitError::Format { what: format!("an index of version {version}") });
+        }
+        let count = word(&bytes, 8) as usize;
+        let limit = bytes.len() - HASH;
+        let mut names: Vec<u8> = Vec::with_capacity(bytes.len() / 2);
+        let mut entries = Vec::with_capacity(count.min(bytes.len() / FIXED));
+        let mut at = 12;
+        for _ in 0..count {
+            if at + FIXED + 2 > limit {
+                return Err(corrupt());
+            }
+            let flags = half(&bytes, at + FIXED);
+            let mut name_at = at + FIXED + 2;
+            let mut extended = 0;
+            if flags & EXTENDED != 0 {
+                extended = half(&bytes, name_at);
+                name_at += 2;
+            }
+            let start = names.len();
+            let mut strip = 0;
+            if version == 4 {
+                let (value, after) = prefix_length(&bytes[..limit], name_at).ok_or_else(corrupt)?;
+                (strip, name_at) = (value, after);
+                let previous = entries.last().map_or((0, 0), |e: &Entry| e.name);
+                if strip > previous.1 - previous.0 {
+                    return Err(corrupt());
+                }
+                names.extend_from_within(previous.0..previous.1 - strip);
+            }
+            let _ = strip;
+            let length =
+                bytes.get(name_at..limit).and_then(|rest| rest.iter().position(|b| *b == 0)).ok_or_else(corrupt)?;
+            names.extend_from_slice(&bytes[name_at..name_at + length]);
+            let id = Oid::from_bytes(&bytes[at + 40..at + FIXED]).map_err(|_| corrupt())?;
+            entries.push(Entry {
+                stat: IndexStat {
+                    ctime: (word(&bytes, at), word(&bytes, at + 4)),
+                    mtime: (word(&bytes, at + 8), word(&bytes, at + 12)),
+                    dev: word(&bytes, at + 16),
+                    ino: word(&bytes, at + 20),
+                    uid: word(&bytes, at + 28),
+                    gid: word(&bytes, at + 32),
+                    size: word(&bytes, at + 36),
+                },
+                mode: word(&bytes, at + 24),
+                id,
+                flags,
+                extended,
+                name: (start, names.len()),
+                at,
+            });
+            let end = name_at + length + 1;
+            // Before version 4 entries are padded to a multiple of eight with at least one NUL.
+            at = if version == 4 { end } else { at + (end - 1 - at + 8) / 8 * 8 };
+        }
+        let end = at;
+        let mut kept = Vec::new();
+        while at < limit {
+            if at + 8 > limit {
+                return Err(corrupt());
+            }
+            let name = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+            let body = (at + 8, at + 8 + word(&bytes, at + 4) as usize);
+            if body.1 > limit {
+                return Err(corrupt());
+            }
+            match &name {
+                b"link" => {
+                    return Err(GitError::Format {
+                        what: "a split index (git update-index --no-split-index)".to_owned(),
+                    });
+                }
+                b"sdir" => {
+                    return Err(GitError::Format {
+                        what: "a sparse index (git sparse-checkout init --no-sparse-index)".to_owned(),
+                    });
+                }
+                b"TREE" | b"REUC" => kept.push((name, body)),
+                // The others describe this file or this work tree: fsmonitor, untracked cache, offsets.
+                _ if name[0].is_ascii_uppercase() => {}
+                _ => {
+                    let name = String::from_utf8_lossy(&name).into_owned();
+                    return Err(GitError::Format { what: format!("the index extension {name:?}") });
+                }
+            }
+            at = body.1;
+        }
+        let checksum = bytes[limit..].iter().any(|b| *b != 0);
+        Ok(Self { bytes, names, entries, end, kept, checksum, mtime })
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The path of an entry of this index.
+    pub(crate) fn path(&self, entry: &Entry) -> &[u8] {
+        &self.names[entry.name.0..entry.name.1]
+    }
+
+    /// Whether an entry was last written in the second the index was, or later: its stat data then
+    /// proves nothing.
+    pub(crate) fn racy(&self, entry: &Entry) -> bool {
+        i64::from(entry.stat.mtime.0) >= self.mtime.0
+    }
+
+    /// The position of `path` at stage 0, else of its first other stage.
+    pub(crate) fn position(&self, path: &[u8]) -> Option<usize> {
+        let at = self.entries.partition_point(|e| self.path(e) < path);
+        self.entries.get(at).filter(|e| self.path(e) == path).map(|_| at)
+    }
+
+    pub(crate) fn find(&self, path: &[u8]) -> Option<&Entry> {
+        self.position(path).map(|at| &self.entries[at])
+    }
+
+    /// Whether any entry lies below the directory `path`.
+    pub(crate) fn has_below(&self, path: &[u8]) -> bool {
+        let mut prefix = path.to_vec();
+        prefix.push(b'/');
+        let at = self.entries.partition_point(|e| self.path(e) < prefix.as_slice());
+        self.entries.get(at).is_some_and(|e| self.path(e).starts_with(&prefix))
+    }
+
+    /// Paths with unmerged entries.
+    pub(crate) fn unmerged(&self) -> Vec<Vec<u8>> {
+        let mut paths: Vec<Vec<u8>> =
+            self.entries.iter().filter(|e| e.stage() != 0).map(|e| self.path(e).to_vec()).collect();
+        paths.dedup();
+        paths
+    }
+
+    /// The file's bytes with other stat data: what `stats` says by position, zeros (git compares
+    /// the content then) where it says nothing. Entries that are never compared keep theirs.
+    pub(crate) fn with_stats(&self, stats: &[Option<IndexStat>]) -> Vec<u8> {
+        let mut bytes = self.bytes[..self.end].to_vec();
+        for (entry, stat) in self.entries.iter().zip(stats) {
+            let stat = stat.unwrap_or_default();
+            let at = entry.at;
+            let fields = [stat.ctime.0, stat.ctime.1, stat.mtime.0, stat.mtime.1, stat.dev, stat.ino];
+            for (n, field) in fields.into_iter().enumerate() {
+                bytes[at + 4 * n..at + 4 * n + 4].copy_from_slice(&field.to_be_bytes());
+            }
+            for (n, field) in [stat.uid, stat.gid, stat.size].into_iter().enumerate() {
+                bytes[at + 28 + 4 * n..at + 32 + 4 * n].copy_from_slice(&field.to_be_bytes());
+            }
+        }
+        for (name, body) in &self.kept {
+            bytes.extend_from_slice(name);
+            bytes.extend_from_slice(&u32::try_from(body.1 - body.0).unwrap_or(0).to_be_bytes());
+            bytes.extend_from_slice(&self.bytes[body.0..body.1]);
+        }
+        self.finish(bytes)
+    }
+
+    /// The bytes of an index with these entries (in any order), with the checksum habit of this one.
+    pub(crate) fn with_entries(&self, mut entries: Vec<NewEntry>) -> Vec<u8> {
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        let version: u32 = if entries.iter().any(|e| e.skip_worktree) { 3 } else { 2 };
+        let mut bytes = b"DIRC".to_vec();
+        bytes.extend_from_slice(&version.to_be_bytes());
+        bytes.extend_from_slice(&u32::try_from(entries.len()).unwrap_or(u32::MAX).to_be_bytes());
+        for entry in &entries {
+            let start = bytes.len();
+            let s = &entry.stat;
+            let fields = [s.ctime.0, s.ctime.1, s.mtime.0, s.mtime.1, s.dev, s.ino, entry.mode, s.uid, s.gid, s.size];
+            for field in fields {
+                bytes.extend_from_slice(&field.to_be_bytes());
+            }
+            bytes.extend_from_slice(entry.id.as_bytes());
+            let mut flags = u16::try_from(entry.path.len()).unwrap_or(NAME_LENGTH).min(NAME_LENGTH);
+            if entry.assume_valid {
+                flags |= ASSUME_VALID;
+            }
+            if entry.skip_worktree {
+                flags |= EXTENDED;
+            }
+            bytes.extend_from_slice(&flags.to_be_bytes());
+            if entry.skip_worktree {
+                bytes.extend_from_slice(&SKIP_WORKTREE.to_be_bytes());
+            }
+            bytes.extend_from_slice(&entry.path);
+            let padded = start + (bytes.len() - start + 8) / 8 * 8;
+            bytes.resize(padded, 0);
+        }
+        self.finish(bytes)
+    }
+
+    fn finish(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+        let sum = if self.checksum { Sha1::digest(&bytes).to_vec() } else { vec![0; HASH] };
+        bytes.extend_from_slice(&sum);
+        bytes
+    }
+}
+
+/// An entry of an index that is to be written, at stage 0.
+#[derive(Debug, Clone)]
+pub(crate) struct NewEntry {
+    pub(crate) path: Vec<u8>,
+    pub(crate) mode: u32,
+    pub(crate) id: Oid,
+    pub(crate) stat: IndexStat,
+    pub(crate) assume_valid: bool,
+    pub(crate) skip_worktree: bool,
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn half(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// The variable-width number of version 4, and where it ends.
+fn prefix_length(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
+    let mut byte = *bytes.get(at)?;
+    let mut value = usize::from(byte & 0x7f);
+    while byte & 0x80 != 0 {
+        at += 1;
+        byte = *bytes.get(at)?;
+        value = value.checked_add(1)?.checked_shl(7)? | usize::from(byte & 0x7f);
+    }
+    Some((value, at + 1))
+}

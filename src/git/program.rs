@@ -1,0 +1,211 @@
+//! The git program: the only place that spawns it.
+//!
+//! Every git runs with `LC_ALL=C`, without git's local environment variables, with stdin closed or
+//! fed by us, without hooks, fsmonitor, background maintenance, prompts or a pager, and in a process
+//! group of its own that is killed when the operation has to stop.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::{GitError, one_line};
+use crate::control::{Control, POLL};
+
+/// Variables of git that describe the user and the machine, not one repository; all others that
+/// start with `GIT_` are cleared.
+const KEPT_VARIABLES: [&str; 18] = [
+    "GIT_ATTR_NOSYSTEM",
+    "GIT_AUTHOR_DATE",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_AUTHOR_NAME",
+    "GIT_COMMITTER_DATE",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_COMMITTER_NAME",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_EXEC_PATH",
+    "GIT_PROXY_COMMAND",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSH_VARIANT",
+    "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH",
+    "GIT_SSL_NO_VERIFY",
+];
+
+/// Configuration that every git here runs with.
+const PINNED_CONFIG: [&str; 8] = [
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "add.ignoreErrors=false",
+    "commit.gpgSign=false",
+    "advice.addEmbeddedRepo=false",
+    "core.quotePath=true",
+];
+
+/// How long output may stay open after git itself is gone.
+const STRAY_OUTPUT: Duration = Duration::from_secs(2);
+
+/// A git program bound to one git directory and work tree.
+#[derive(Debug, Clone)]
+pub(crate) struct Git {
+    git_dir: PathBuf,
+    work_tree: PathBuf,
+    env: Vec<(&'static str, OsString)>,
+}
+
+/// What a finished git left.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    command: String,
+}
+
+impl Finished {
+    /// The output of a git that had to succeed.
+    pub(crate) fn success(self) -> Result<Vec<u8>, GitError> {
+        if self.code == Some(0) { Ok(self.stdout) } else { Err(self.failure()) }
+    }
+
+    /// The error that this exit is, in git's words.
+    pub(crate) fn failure(&self) -> GitError {
+        let mut words = one_line(&String::from_utf8_lossy(&self.stderr));
+        if words.is_empty() {
+            words = match self.code {
+                Some(code) => format!("exit code {code}"),
+                None => "killed by a signal".to_owned(),
+            };
+        }
+        GitError::Program { command: self.command.clone(), code: self.code, words }
+    }
+}
+
+impl Git {
+    /// Git in `work_tree` with `git_dir` named outright, so that a `.git` found there is not obeyed.
+    pub(crate) fn new(git_dir: &Path, work_tree: &Path) -> Self {
+        Self { git_dir: git_dir.to_owned(), work_tree: work_tree.to_owned(), env: Vec::new() }
+    }
+
+    /// Sets a variable for every git of this value.
+    #[must_use]
+    pub(crate) fn with(mut self, key: &'static str, value: impl AsRef<OsStr>) -> Self {
+        self.env.push((key, value.as_ref().to_owned()));
+        self
+    }
+
+    /// The same git, started in another directory.
+    #[must_use]
+    pub(crate) fn within(mut self, directory: &Path) -> Self {
+        directory.clone_into(&mut self.work_tree);
+        self
+    }
+
+    /// Runs git to its end or until `control` stops it; `input` goes to its stdin.
+    pub(crate) fn run<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        input: Option<Vec<u8>>,
+        control: &Control,
+    ) -> Result<Finished, GitError> {
+        control.check()?;
+        let args: Vec<OsString> = args.into_iter().map(|a| a.as_ref().to_owned()).collect();
+        let name = args.first().map_or_else(String::new, |a| a.to_string_lossy().into_owned());
+        let mut command = Command::new("git");
+        for (key, _) in std::env::vars_os() {
+            let text = key.to_string_lossy();
+            if text.starts_with("GIT_") && !KEPT_VARIABLES.contains(&&*text) {
+                command.env_remove(&key);
+            }
+        }
+        command
+            .env("LC_ALL", "C")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_DIR", &self.git_dir)
+            .env("GIT_WORK_TREE", &self.work_tree)
+            .envs(self.env.iter().map(|(k, v)| (k, v)))
+            .current_dir(&self.work_tree)
+            .arg("--no-pager");
+        for config in PINNED_CONFIG {
+            command.args(["-c", config]);
+        }
+        command
+            .args(&args)
+            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        tracing::debug!(?args, "git");
+        let mut child = command.spawn().map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound if self.work_tree.is_dir() => {
+                GitError::NoProgram { needed_for: format!("git {name}") }
+            }
+            _ => GitError::Io { act: "cannot start git in", path: self.work_tree.clone(), source },
+        })?;
+        let (stdout, stderr) = pump(&mut child, input, control)?;
+        let status = child.wait().map_err(GitError::io("cannot wait for git in", &self.work_tree))?;
+        Ok(Finished { code: status.code(), stdout, stderr, command: name })
+    }
+}
+
+/// Feeds and drains the child's pipes until they close; ends its process group on a stop.
+fn pump(child: &mut Child, input: Option<Vec<u8>>, control: &Control) -> Result<(Vec<u8>, Vec<u8>), GitError> {
+    let (sender, receiver) = mpsc::channel();
+    if let (Some(mut pipe), Some(input)) = (child.stdin.take(), input) {
+        // A git that stops reading early says why on stderr; a broken pipe here adds nothing.
+        std::thread::spawn(move || drop(pipe.write_all(&input)));
+    }
+    let drain = |index: usize, mut pipe: Box<dyn Read + Send>| {
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = pipe.read_to_end(&mut bytes);
+            let _ = sender.send((index, bytes));
+        });
+    };
+    if let Some(pipe) = child.stdout.take() {
+        drain(0, Box::new(pipe));
+    }
+    if let Some(pipe) = child.stderr.take() {
+        drain(1, Box::new(pipe));
+    }
+    let mut outputs = [None, None];
+    let mut gone_since: Option<Instant> = None;
+    while outputs.iter().any(Option::is_none) {
+        match receiver.recv_timeout(POLL) {
+            Ok((index, bytes)) => outputs[index] = Some(bytes),
+            Err(_) => {
+                if let Err(stop) = control.check() {
+                    end_group(child);
+                    return Err(stop.into());
+                }
+                if gone_since.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
+                    gone_since = Some(Instant::now());
+                }
+                if gone_since.is_some_and(|since| since.elapsed() > STRAY_OUTPUT) {
+                    break;
+                }
+            }
+        }
+    }
+    let [stdout, stderr] = outputs;
+    Ok((stdout.unwrap_or_default(), stderr.unwrap_or_default()))
+}
+
+/// Kills the child's whole group and reaps the child.
+fn end_group(child: &mut Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid {
+        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+    }
+    let _ = child.wait();
+}

@@ -1,0 +1,158 @@
+//! Trees: what differs between two of them, and what stands at one path.
+
+use git2::{ObjectType, Repository};
+
+use super::quarantine::Quarantine;
+use super::repository::Repo;
+use super::{Act, GitError, Oid};
+
+/// Mode and id of a tree's entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) mode: u32,
+    pub(crate) id: Oid,
+}
+
+pub(crate) const MODE_TREE: u32 = 0o040_000;
+pub(crate) const MODE_LINK: u32 = 0o120_000;
+pub(crate) const MODE_GITLINK: u32 = 0o160_000;
+pub(crate) const MODE_EXECUTABLE: u32 = 0o100_755;
+
+/// A path that differs between two trees; `None` where a side does not have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) path: Vec<u8>,
+    pub(crate) old: Option<Item>,
+    pub(crate) new: Option<Item>,
+}
+
+/// Something that objects can be read from.
+pub(crate) trait Objects {
+    #[doc(hidden)]
+    fn store(&self) -> &Repository;
+
+    /// The files (never trees) that differ between two trees, in path order of bytes.
+    fn changes(&self, old: Oid, new: Oid) -> Result<Vec<Change>, GitError> {
+        let mut changes = Vec::new();
+        descend(self.store(), Some(old), Some(new), &mut Vec::new(), &mut changes)?;
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(changes)
+    }
+
+    /// Mode and id of `path` in `tree`; a directory counts too.
+    fn item_at(&self, tree: Oid, path: &[u8]) -> Result<Option<Item>, GitError> {
+        let act = || format!("cannot read tree {tree}");
+        let mut at = Item { mode: MODE_TREE, id: tree };
+        for name in path.split(|b| *b == b'/') {
+            if at.mode != MODE_TREE {
+                return Ok(None);
+            }
+            let tree = self.store().find_tree(at.id).act(act)?;
+            let found = tree.iter().find(|entry| entry.name_bytes() == name);
+            match found {
+                Some(entry) => at = Item { mode: mode_of(entry.filemode_raw()), id: entry.id() },
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
+    }
+}
+
+impl Objects for Repo {
+    fn store(&self) -> &Repository {
+        self.library()
+    }
+}
+
+impl Objects for Quarantine {
+    fn store(&self) -> &Repository {
+        self.repository()
+    }
+}
+
+/// The id that content would have as a blob.
+pub(crate) fn hash_blob(content: &[u8]) -> Result<Oid, GitError> {
+    Oid::hash_object(ObjectType::Blob, content).act(|| "cannot hash a file".to_owned())
+}
+
+/// The id of a tree without entries.
+pub(crate) fn empty_tree() -> Result<Oid, GitError> {
+    Oid::hash_object(ObjectType::Tree, b"").act(|| "cannot hash a tree".to_owned())
+}
+
+fn mode_of(raw: i32) -> u32 {
+    match u32::try_from(raw).unwrap_or_default() {
+        // Old repositories hold group-writable files; git reads them as 100644.
+        mode if mode & 0o170_000 == 0o100_000 => {
+            if mode & 0o100 == 0 {
+                0o100_644
+            } else {
+                MODE_EXECUTABLE
+            }
+        }
+        mode => mode,
+    }
+}
+
+fn descend(
+    store: &Repository,
+    old: Option<Oid>,
+    new: Option<Oid>,
+    prefix: &mut Vec<u8>,
+    changes: &mut Vec<Change>,
+) -> Result<(), GitError> {
+    if old == new {
+        return Ok(());
+    }
+    let read = |id: Option<Oid>| -> Result<Vec<(Vec<u8>, Item)>, GitError> {
+        let empty = empty_tree()?;
+        let Some(id) = id.filter(|id| *id != empty) else { return Ok(Vec::new()) };
+        let tree = store.find_tree(id).act(|| format!("cannot read tree {id}"))?;
+        let mut entries: Vec<_> = tree
+            .iter()
+            .map(|e| (e.name_bytes().to_vec(), Item { mode: mode_of(e.filemode_raw()), id: e.id() }))
+            .collect();
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(entries)
+    };
+    let (before, after) = (read(old)?, read(new)?);
+    let (mut i, mut j) = (0, 0);
+    while i < before.len() || j < after.len() {
+        let order = match (before.get(i), after.get(j)) {
+            (Some(a), Some(b)) => a.0.cmp(&b.0),
+            (Some(_), None) => std::cmp::Ordering::Less,
+            _ => std::cmp::Ordering::Greater,
+        };
+        let (mut was, mut is) = (None, None);
+        let mut name = &[][..];
+        if order.is_le() {
+            (name, was) = (&before[i].0, Some(before[i].1));
+            i += 1;
+        }
+        if order.is_ge() {
+            (name, is) = (&after[j].0, Some(after[j].1));
+            j += 1;
+        }
+        if was == is {
+            continue;
+        }
+        let length = prefix.len();
+        if length > 0 {
+            prefix.push(b'/');
+        }
+        prefix.extend_from_slice(name);
+        let split = |item: Option<Item>| match item {
+            Some(Item { mode: MODE_TREE, id }) => (Some(id), None),
+            other => (None, other),
+        };
+        let ((old_tree, old_file), (new_tree, new_file)) = (split(was), split(is));
+        if old_file.is_some() || new_file.is_some() {
+            changes.push(Change { path: prefix.clone(), old: old_file, new: new_file });
+        }
+        if old_tree.is_some() || new_tree.is_some() {
+            descend(store, old_tree, new_tree, prefix, changes)?;
+        }
+        prefix.truncate(length);
+    }
+    Ok(())
+}

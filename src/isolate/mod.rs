@@ -1,0 +1,390 @@
+//! Isolate: register a worktree, fill it from the Parent, record what both have in common.
+//!
+//! All or nothing: until the last step everything this made is taken back by [`undo::Undo`].
+
+mod base;
+mod branch;
+pub(crate) mod remove;
+mod select;
+mod undo;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::control::{Control, Stop};
+use crate::files::fill::{self, Filled};
+use crate::files::lock::{Hold, lock};
+use crate::files::{FilesError, as_path};
+use crate::git::index_file::{IndexFile, IndexStat};
+use crate::git::repository::{Head, OpenError, Repo};
+use crate::git::worktrees::{self, NewEntry};
+use crate::git::{GitError, show};
+use crate::invocation::{self, Places};
+use crate::options::IsolationOptions;
+use crate::records::{ChildRecord, Owner, State};
+use crate::snapshot::SnapshotError;
+
+use undo::Undo;
+
+/// Untracked files over this many bytes (32 MiB) are not stored in the base snapshot.
+pub(crate) const LARGEST_IN_BASE: u64 = 32 * 1024 * 1024;
+
+/// What to isolate, and where.
+#[derive(Debug, Clone)]
+pub struct IsolateRequest {
+    /// The id that the branch is named after; `None` makes a Child with a detached HEAD.
+    pub id: Option<String>,
+    /// With an `id`: no branch all the same.
+    pub detach: bool,
+    /// The directory that holds the work: absolute, the root of a work tree.
+    pub parent: PathBuf,
+    /// Where the Child comes: absolute, not there yet, not inside the Parent.
+    pub child: PathBuf,
+}
+
+impl IsolateRequest {
+    /// A Child on the branch of `id`.
+    pub fn new(id: impl Into<String>, parent: impl Into<PathBuf>, child: impl Into<PathBuf>) -> Self {
+        Self { id: Some(id.into()), detach: false, parent: parent.into(), child: child.into() }
+    }
+
+    /// A Child with a detached HEAD.
+    pub fn detached(parent: impl Into<PathBuf>, child: impl Into<PathBuf>) -> Self {
+        Self { id: None, detach: true, parent: parent.into(), child: child.into() }
+    }
+}
+
+/// A finished isolation.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Isolation {
+    /// The Child as it was asked for.
+    pub child: PathBuf,
+    /// The Child's branch, without `refs/heads/`; `None` where it is detached.
+    pub branch: Option<String>,
+    /// The commit that the Child's HEAD is at; `None` on an unborn branch.
+    pub head: Option<String>,
+    /// The commit whose tree is the Child as filled; HEAD itself where nothing was loose.
+    pub base: String,
+    /// Regular files that were filled in.
+    pub files: u64,
+    /// Symbolic links that were filled in.
+    pub links: u64,
+    /// Directories that were made.
+    pub directories: u64,
+    /// Bytes of the regular files.
+    pub bytes: u64,
+    /// Files whose content is shared with the Parent (reflink).
+    pub cloned: u64,
+    /// Files whose content was copied.
+    pub copied: u64,
+    /// Sockets, FIFOs and devices, relative to the Parent.
+    pub skipped: Vec<PathBuf>,
+    /// Untracked paths that the exclude list left out, relative to the Parent.
+    pub left_out: Vec<PathBuf>,
+    /// Files that went on changing while they were copied.
+    pub unsteady: Vec<PathBuf>,
+    /// Untracked files over 32 MiB, which are not in the base.
+    pub base_omitted: Vec<PathBuf>,
+    /// Refs under `refs/isofold/saved/` that keep commits which would have become unreachable.
+    pub saved: Vec<String>,
+    /// How long it took, in milliseconds.
+    pub elapsed_ms: u64,
+}
+
+/// What became of an isolation.
+#[derive(Debug, Clone)]
+pub enum IsolateOutcome {
+    /// The Child is there.
+    Isolated(Box<Isolation>),
+    /// Nothing was made; the text says why, in one line.
+    Failed(String),
+    /// It was asked to stop; nothing is left.
+    Interrupted(String),
+    /// The request can't be carried out by anybody.
+    InvalidInvocation(String),
+}
+
+/// Why an isolation failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IsolateError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error("the branch {branch} is {how} at {}; finish there, or use another id", show(place))]
+    BranchInUse { branch: String, how: &'static str, place: PathBuf },
+    #[error("the branch {branch} can't be made because {other} exists; rename or delete that one")]
+    RefInTheWay { branch: String, other: String },
+    #[error("the branch {branch} exists, but the Parent has no commit yet that it could be moved to")]
+    BranchBeforeCommit { branch: String },
+    #[error("the Parent has no commit yet; a detached Child needs one")]
+    DetachedUnborn,
+    #[error("{} is registered as a locked worktree ({reason}); git worktree unlock it first", show(place))]
+    Locked { place: PathBuf, reason: String },
+    #[error("the Parent has unmerged entries in its index ({paths}); resolve them first")]
+    Unmerged { paths: String },
+    #[error("another isofold is at work in {} and did not finish in time", show(.0))]
+    Busy(PathBuf),
+}
+
+impl IsolateError {
+    pub(crate) fn stop(&self) -> Option<Stop> {
+        match self {
+            Self::Git(error) => error.stop(),
+            Self::Files(error) => error.stop(),
+            Self::Snapshot(error) => error.stop(),
+            _ => None,
+        }
+    }
+}
+
+/// The checks of the contract, in its order; a Parent that is only a subdirectory of a repository is
+/// among them.
+pub(crate) fn check(
+    request: &IsolateRequest,
+    options: impl FnOnce(&Path) -> Result<IsolationOptions, String>,
+) -> Result<(Places, IsolationOptions), String> {
+    if !request.detach && request.id.as_deref().unwrap_or_default().is_empty() {
+        return Err("--id is missing or empty".to_owned());
+    }
+    let places = invocation::for_isolate(&request.parent, &request.child)?;
+    Repo::not_a_subdirectory(&places.parent)?;
+    let options = options(&places.parent)?;
+    Ok((places, options))
+}
+
+/// Isolates. `options` is asked after the paths were checked: the Parent's own file needs one.
+pub(crate) fn isolate(
+    request: &IsolateRequest,
+    options: impl FnOnce(&Path) -> Result<IsolationOptions, String>,
+    control: &Control,
+) -> IsolateOutcome {
+    let (places, options) = match check(request, options) {
+        Ok(checked) => checked,
+        Err(why) => return IsolateOutcome::InvalidInvocation(why),
+    };
+    match run(request, &places, &options, control) {
+        Ok(isolation) => IsolateOutcome::Isolated(Box::new(isolation)),
+        Err(error) => match (error.stop(), error) {
+            (Some(Stop::Clock), _) => IsolateOutcome::Failed("The Isolation clock fired.".to_owned()),
+            (Some(Stop::Interrupt), _) => IsolateOutcome::Interrupted("The isolation was interrupted.".to_owned()),
+            (None, error) => IsolateOutcome::Failed(error.to_string()),
+        },
+    }
+}
+
+fn run(
+    request: &IsolateRequest,
+    places: &Places,
+    options: &IsolationOptions,
+    control: &Control,
+) -> Result<Isolation, IsolateError> {
+    let started = Instant::now();
+    let repo = Repo::open(&places.parent)?;
+    let patience = (!control.has_clock()).then_some(crate::control::DEFAULT_LOCK_WAIT);
+    let _parent = lock(repo.git_dir(), Hold::Shared, patience, control)?
+        .ok_or_else(|| IsolateError::Busy(places.parent.clone()))?;
+    let head = repo.head()?;
+    let index = IndexFile::read(&repo.place().index_path())?;
+    let unmerged = index.unmerged();
+    if !unmerged.is_empty() {
+        let paths: Vec<String> = unmerged.iter().take(5).map(|p| show(as_path(p))).collect();
+        return Err(IsolateError::Unmerged { paths: paths.join(", ") });
+    }
+    let branch = match &request.id {
+        Some(id) if !request.detach => Some(format!("refs/heads/{}", crate::branch_name_of(id))),
+        _ => None,
+    };
+    let mut undo = Undo::new(&repo);
+    let (admin, old_tip, mut saved) = {
+        let registry = registry_lock(&repo, &mut undo, control)?;
+        let mut saved = branch::make_room(&repo, branch.as_deref(), &places.child)?;
+        let old_tip = branch::check(&repo, branch.as_deref(), &head)?;
+        let record = ChildRecord {
+            state: State::Making,
+            id: request.id.clone(),
+            parent: places.parent.clone(),
+            child: places.child.clone(),
+            parent_branch: head.branch.clone(),
+            branch: branch.clone(),
+            exclude: options.excludes().patterns().to_vec(),
+            owner: Owner::this(),
+        };
+        let admin = register(&repo, &record, &head, &mut undo)?;
+        saved.sort();
+        drop(registry);
+        (admin, old_tip, saved)
+    };
+    let select = select::Selection::new(&repo, &index, head.id, options.excludes(), &places.child)?;
+    let filled = fill::fill(&places.parent, &places.child, &select, LARGEST_IN_BASE, control)?;
+    drop(select);
+    control.check().map_err(GitError::from)?;
+    carry_settings(&repo, &admin)?;
+    let stats = warm_stats(&index, &filled);
+    let child_index = admin.join("index");
+    let has_index = repo.place().index_path().exists();
+    if has_index {
+        fs::write(&child_index, index.with_stats(&stats)).map_err(GitError::io("cannot write", &child_index))?;
+    }
+    let child = Repo::open(&places.child)?;
+    let base = base::take(&repo, &child, &head, &filled, control)?;
+    if has_index {
+        // What the base snapshot compared need not be compared again.
+        let stats = refined(&index, stats, &base.snapshot.index);
+        fs::write(&child_index, index.with_stats(&stats)).map_err(GitError::io("cannot write", &child_index))?;
+    }
+    control.check().map_err(GitError::from)?;
+    base.quarantine.release()?;
+    if let (Some(branch), Some(to)) = (&branch, head.id) {
+        if let Some(old) = old_tip.filter(|old| *old != to) {
+            if repo.only_reached_by(old, branch, Some(to))? {
+                saved.push(repo.save(branch.trim_start_matches("refs/heads/"), old)?);
+            }
+        }
+        if old_tip != Some(to) {
+            repo.move_branch(branch, old_tip, to, "isofold: isolate")?;
+            undo.branch(branch.clone(), old_tip);
+        }
+    }
+    let record = base.entry(places, &head, branch.as_deref());
+    crate::records::forget_bases_of(&repo, &places.child)?;
+    let recorded = record.record(&repo)?;
+    undo.base(recorded);
+    let mut ready = ChildRecord::read(&admin)?
+        .ok_or_else(|| GitError::Format { what: format!("the record in {}", show(&admin)) })?;
+    ready.state = State::Ready;
+    ready.write(&admin)?;
+    let locked = admin.join("locked");
+    fs::remove_file(&locked).map_err(GitError::io("cannot remove", &locked))?;
+    undo.disarm();
+    let paths = |list: Vec<Vec<u8>>| list.iter().map(|p| fill::to_path(p)).collect();
+    Ok(Isolation {
+        child: request.child.clone(),
+        branch: branch.map(|b| b.trim_start_matches("refs/heads/").to_owned()),
+        head: head.id.map(|id| id.to_string()),
+        base: record.base.to_string(),
+        files: filled.files,
+        links: filled.links,
+        directories: filled.directories,
+        bytes: filled.bytes,
+        cloned: filled.cloned,
+        copied: filled.copied,
+        skipped: paths(filled.skipped),
+        left_out: paths(filled.left_out),
+        unsteady: paths(filled.unsteady),
+        base_omitted: paths(base.snapshot.omitted),
+        saved,
+        elapsed_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+/// One isolation at a time looks at the registry and writes its entry.
+fn registry_lock(
+    repo: &Repo,
+    undo: &mut Undo<'_>,
+    control: &Control,
+) -> Result<crate::files::lock::Lock, IsolateError> {
+    let registry = repo.common_dir().join("worktrees");
+    loop {
+        if !registry.is_dir() {
+            fs::create_dir_all(&registry).map_err(GitError::io("cannot make", &registry))?;
+            undo.registry();
+        }
+        let held = lock(&registry, Hold::Exclusive, None, control);
+        match held {
+            Ok(Some(held)) if registry.is_dir() => return Ok(held),
+            // Another isolation removed the empty directory meanwhile.
+            Ok(_) => {}
+            Err(FilesError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Makes the Child's directory, its registry entry and its record.
+fn register(repo: &Repo, record: &ChildRecord, head: &Head, undo: &mut Undo<'_>) -> Result<PathBuf, IsolateError> {
+    let child = &record.child;
+    let mut missing = Vec::new();
+    let mut above = child.parent();
+    while let Some(directory) = above.filter(|d| !d.exists()) {
+        missing.push(directory.to_owned());
+        above = directory.parent();
+    }
+    for directory in missing.into_iter().rev() {
+        fs::create_dir(&directory).map_err(FilesError::io("cannot make", &directory))?;
+        undo.ancestor(directory);
+    }
+    fs::create_dir(child).map_err(FilesError::io("cannot make", child))?;
+    undo.child(child.clone());
+    let head = match (&record.branch, head.id) {
+        (Some(branch), _) => format!("ref: {branch}"),
+        (None, Some(id)) => id.to_string(),
+        (None, None) => return Err(IsolateError::DetachedUnborn),
+    };
+    let lock_reason = format!("isofold {} is making this worktree", record.owner.pid);
+    let entry = NewEntry { child, head: &head, lock_reason: &lock_reason };
+    let admin = worktrees::register(repo.common_dir(), &entry)?;
+    undo.admin(admin.clone());
+    record.write(&admin)?;
+    let git_file = child.join(".git");
+    let mut text = b"gitdir: ".to_vec();
+    text.extend_from_slice(admin.as_os_str().as_encoded_bytes());
+    text.push(b'\n');
+    fs::write(&git_file, text).map_err(FilesError::io("cannot write", &git_file))?;
+    Ok(admin)
+}
+
+/// Stat data of the copies that are proven to be what the index says.
+fn warm_stats(index: &IndexFile, filled: &Filled) -> Vec<Option<IndexStat>> {
+    let mut stats = vec![None; index.entries().len()];
+    for tracked in &filled.tracked {
+        let entry = &index.entries()[tracked.position];
+        let proven = tracked.steady
+            && entry.stage() == 0
+            && !entry.flagged()
+            && !entry.intent_to_add()
+            && !index.racy(entry)
+            && entry.stat.same_file(&IndexStat::of(&tracked.source));
+        if proven {
+            stats[tracked.position] = Some(IndexStat::of(&tracked.copy));
+        }
+    }
+    stats
+}
+
+/// Adds the stat data of entries that the base snapshot found to be unchanged.
+fn refined(index: &IndexFile, mut stats: Vec<Option<IndexStat>>, snapshot: &IndexFile) -> Vec<Option<IndexStat>> {
+    for (entry, stat) in index.entries().iter().zip(&mut stats) {
+        if stat.is_some() || entry.flagged() || entry.intent_to_add() {
+            continue;
+        }
+        let found = snapshot.find(index.path(entry));
+        *stat = found
+            .filter(|found| found.id == entry.id && found.mode == entry.mode && !snapshot.racy(found))
+            .map(|found| found.stat);
+    }
+    stats
+}
+
+/// Carries sparse-checkout patterns and the work tree's own configuration.
+fn carry_settings(repo: &Repo, admin: &Path) -> Result<(), IsolateError> {
+    let copy = |name: &str| -> Result<bool, GitError> {
+        let (from, to) = (repo.git_dir().join(name), admin.join(name));
+        if !from.is_file() {
+            return Ok(false);
+        }
+        let copied = fs::create_dir_all(to.parent().unwrap_or(admin)).and_then(|()| fs::copy(&from, &to));
+        copied.map(|_| true).map_err(GitError::io("cannot copy", &from))
+    };
+    copy("info/sparse-checkout")?;
+    if repo.config_bool("extensions.worktreeConfig", false)? && copy("config.worktree")? {
+        crate::git::repository::drop_settings(&admin.join("config.worktree"), &["core.bare", "core.worktree"])?;
+    }
+    Ok(())
+}

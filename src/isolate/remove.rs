@@ -1,0 +1,223 @@
+//! Remove: take a Child away, after what only it holds was saved or proven to be nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::IsolateError;
+use crate::control::{Control, Stop};
+use crate::files::as_path;
+use crate::files::lock::{Hold, lock};
+use crate::files::remove::remove_tree;
+use crate::git::identity::Identity;
+use crate::git::quarantine::Quarantine;
+use crate::git::repository::Repo;
+use crate::git::tree::Objects;
+use crate::git::worktrees::{self, admin_of_git_file, registered};
+use crate::git::{GitError, Oid, show};
+use crate::invocation;
+use crate::records::{BaseEntry, ChildRecord, State, forget_bases_of};
+use crate::snapshot::{Rules, snapshot};
+
+/// What became of a removal.
+#[derive(Debug, Clone)]
+pub enum RemoveOutcome {
+    /// The Child is gone.
+    Removed {
+        /// Refs under `refs/isofold/saved/` that keep what only the Child held.
+        saved: Vec<String>,
+    },
+    /// There was nothing at that path.
+    AlreadyGone,
+    /// Loose work is there, or it is no Child; nothing was touched.
+    Refused(String),
+    /// It could not be done; the text says what is left.
+    Failed(String),
+    /// It was asked to stop.
+    Interrupted(String),
+    /// The request can't be carried out by anybody.
+    InvalidInvocation(String),
+}
+
+enum Stopped {
+    Refused(String),
+    Error(IsolateError),
+}
+
+impl<E: Into<IsolateError>> From<E> for Stopped {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+/// Removes the Child: worktree and registration, never its branch.
+pub(crate) fn remove(child: &Path, force: bool, control: &Control) -> RemoveOutcome {
+    if let Err(why) = invocation::absolute(child, "child") {
+        return RemoveOutcome::InvalidInvocation(why);
+    }
+    match fs::symlink_metadata(child) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return RemoveOutcome::AlreadyGone,
+        Err(error) => return RemoveOutcome::Failed(format!("{} can't be read: {error}", show(child))),
+        Ok(meta) if !meta.is_dir() => {
+            return RemoveOutcome::Refused(format!("{} is not a directory", show(child)));
+        }
+        Ok(_) => {}
+    }
+    match run(child, force, control) {
+        Ok(saved) => RemoveOutcome::Removed { saved },
+        Err(Stopped::Refused(why)) => RemoveOutcome::Refused(why),
+        Err(Stopped::Error(error)) => match error.stop() {
+            Some(Stop::Clock) => RemoveOutcome::Failed("the clock fired".to_owned()),
+            Some(Stop::Interrupt) => RemoveOutcome::Interrupted("The removal was interrupted.".to_owned()),
+            None => RemoveOutcome::Failed(error.to_string()),
+        },
+    }
+}
+
+fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stopped> {
+    let real = fs::canonicalize(child).map_err(GitError::io("cannot read", child))?;
+    let refuse = |why: String| Err(Stopped::Refused(why));
+    let Some(admin) = admin_of_git_file(&real.join(".git")) else {
+        return refuse(format!("{} is no linked worktree; isofold removes nothing else", show(child)));
+    };
+    let Ok(admin) = fs::canonicalize(&admin) else {
+        return refuse(format!(
+            "{} names a git directory that is gone ({}); git worktree repair may help",
+            show(child),
+            show(&admin)
+        ));
+    };
+    let common = admin.parent().filter(|p| p.file_name().is_some_and(|n| n == "worktrees")).and_then(Path::parent);
+    let Some(common) = common.map(Path::to_owned) else {
+        return refuse(format!("{} is no linked worktree; isofold removes nothing else", show(child)));
+    };
+    let entry = registered(&common)?.into_iter().find(|entry| entry.admin == admin);
+    let registered_here = entry.as_ref().is_some_and(|e| fs::canonicalize(&e.directory).is_ok_and(|d| d == real));
+    if !registered_here {
+        return refuse(format!(
+            "{} is not the worktree that its registry entry names; git worktree repair may help",
+            show(child)
+        ));
+    }
+    let record = ChildRecord::read(&admin)?;
+    if let Some(reason) =
+        entry.and_then(|e| e.locked).filter(|_| record.as_ref().is_none_or(|r| r.state == State::Ready))
+    {
+        return refuse(format!("{} is locked ({reason}); git worktree unlock it first", show(child)));
+    }
+    let resuming = record.as_ref().is_some_and(|r| r.state == State::Removing);
+    let repo = Repo::open(&real)?;
+    let patience = (!control.has_clock()).then_some(crate::control::DEFAULT_LOCK_WAIT);
+    let _lock = lock(&admin, Hold::Exclusive, patience, control)?.ok_or_else(|| IsolateError::Busy(real.clone()))?;
+    let mut saved = Vec::new();
+    if !resuming {
+        saved = settle(&repo, &real, record.as_ref(), force, control)?;
+        let mut record = record.unwrap_or_else(|| ChildRecord {
+            state: State::Removing,
+            id: None,
+            parent: PathBuf::new(),
+            child: real.clone(),
+            parent_branch: None,
+            branch: None,
+            exclude: Vec::new(),
+            owner: crate::records::Owner::this(),
+        });
+        record.state = State::Removing;
+        record.write(&admin)?;
+    }
+    control.check().map_err(GitError::from)?;
+    take_away(&real)?;
+    forget_bases_of(&repo, &real)?;
+    worktrees::unregister(&common, &admin)?;
+    Ok(saved)
+}
+
+/// Everything but `.git` first: until the last moment the directory says what it is, and a removal
+/// that was cut off can be resumed.
+fn take_away(child: &Path) -> Result<(), IsolateError> {
+    for entry in fs::read_dir(child).map_err(GitError::io("cannot read", child))? {
+        let entry = entry.map_err(GitError::io("cannot read", child))?;
+        if entry.file_name() == ".git" {
+            continue;
+        }
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_tree(&path)?;
+        } else if let Err(error) = fs::remove_file(&path) {
+            if error.kind() == std::io::ErrorKind::PermissionDenied {
+                // The Child's own root is read-only.
+                break;
+            }
+            return Err(GitError::io("cannot remove", &path)(error).into());
+        }
+    }
+    remove_tree(child)?;
+    Ok(())
+}
+
+/// Proves that nothing loose is there or, with force, saves it; commits that only this worktree
+/// reaches are always saved.
+fn settle(
+    repo: &Repo,
+    child: &Path,
+    record: Option<&ChildRecord>,
+    force: bool,
+    control: &Control,
+) -> Result<Vec<String>, Stopped> {
+    let head = repo.head()?;
+    let label = child.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let quarantine = Quarantine::new(repo)?;
+    let snapshot = snapshot(repo.place(), &Rules::default(), &quarantine.store(), control)?;
+    let clean = known_trees(repo, child, record, head.id)?;
+    let submodules: Vec<String> =
+        snapshot.not_folded.iter().filter(|n| n.why.contains("submodule")).map(|n| show(as_path(&n.path))).collect();
+    let loose = !clean.contains(&snapshot.tree);
+    if loose && !force {
+        let nearest = clean.first().copied().unwrap_or(crate::git::tree::empty_tree()?);
+        let mut paths: Vec<String> =
+            quarantine.changes(nearest, snapshot.tree)?.iter().take(5).map(|c| show(as_path(&c.path))).collect();
+        paths.dedup();
+        return Err(Stopped::Refused(format!(
+            "{} holds loose work ({}); fold it, or remove with --force, which saves it first",
+            show(child),
+            paths.join(", ")
+        )));
+    }
+    if !submodules.is_empty() {
+        return Err(Stopped::Refused(format!(
+            "{} holds loose work in its submodules ({}); commit and push it there first",
+            show(child),
+            submodules.join(", ")
+        )));
+    }
+    let mut saved = Vec::new();
+    if loose {
+        let who = Identity::of_isofold()?;
+        let parents: Vec<Oid> = head.id.into_iter().collect();
+        let message = format!("isofold: loose work of {label}, saved at its removal");
+        let commit = quarantine.commit(snapshot.tree, &parents, &message, &who.author, &who.committer)?;
+        quarantine.release()?;
+        saved.push(repo.save(&label, commit)?);
+    } else if let (None, Some(id)) = (&head.branch, head.id) {
+        if repo.only_reached_by(id, "", None)? {
+            saved.push(repo.save(&label, id)?);
+        }
+    }
+    Ok(saved)
+}
+
+/// The trees that a Child may be and hold no loose work: its base as far as that was folded or never
+/// changed, and its HEAD.
+fn known_trees(
+    repo: &Repo,
+    child: &Path,
+    record: Option<&ChildRecord>,
+    head: Option<Oid>,
+) -> Result<Vec<Oid>, IsolateError> {
+    let mut trees = Vec::new();
+    if let Some(record) = record {
+        let entries = BaseEntry::of_pair(repo, &record.parent, child)?;
+        trees.extend(entries.first().map(|newest| newest.tree));
+    }
+    trees.push(repo.head_tree(head)?);
+    Ok(trees)
+}

@@ -1,0 +1,123 @@
+//! What of the Parent goes into the Child.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{FileType, Stat};
+
+use super::IsolateError;
+use crate::files::as_path;
+use crate::files::fill::{Select, Verdict, read_small_at, to_path};
+use crate::files::walk::Entry;
+use crate::git::Oid;
+use crate::git::index_file::IndexFile;
+use crate::git::repository::Repo;
+use crate::git::tree::{MODE_GITLINK, MODE_TREE, Objects};
+use crate::git::worktrees::registered;
+use crate::options::Excludes;
+
+pub(super) struct Selection<'a> {
+    index: &'a IndexFile,
+    excludes: &'a Excludes,
+    root: PathBuf,
+    /// Where linked worktrees of this repository are administered.
+    registry: PathBuf,
+    /// Device and inode of other work trees and of git directories.
+    foreign: Vec<(u64, u64)>,
+    /// HEAD's tree, for the few paths that a pattern matches.
+    head: Option<(Mutex<Repo>, Oid)>,
+}
+
+impl<'a> Selection<'a> {
+    pub(super) fn new(
+        repo: &Repo,
+        index: &'a IndexFile,
+        head: Option<Oid>,
+        excludes: &'a Excludes,
+        child: &Path,
+    ) -> Result<Self, IsolateError> {
+        let mut places: Vec<PathBuf> =
+            registered(repo.common_dir())?.into_iter().map(|entry| entry.directory).collect();
+        if repo.common_dir().file_name().is_some_and(|name| name == ".git") {
+            places.extend(repo.common_dir().parent().map(Path::to_owned));
+        }
+        places.extend([repo.common_dir().to_owned(), repo.git_dir().to_owned(), child.to_owned()]);
+        let foreign = places
+            .iter()
+            .filter(|place| *place != repo.work_dir())
+            .filter_map(|place| fs::metadata(place).ok())
+            .map(|meta| (meta.dev(), meta.ino()))
+            .collect();
+        let head = match head {
+            Some(id) if !excludes.is_empty() => Some((Mutex::new(Repo::open(repo.work_dir())?), repo.tree_of(id)?)),
+            _ => None,
+        };
+        Ok(Self {
+            index,
+            excludes,
+            root: repo.work_dir().to_owned(),
+            registry: repo.common_dir().join("worktrees"),
+            foreign,
+            head,
+        })
+    }
+
+    /// The mode of `path` in HEAD. A path that can't be looked up counts as tracked: it is kept.
+    fn in_head(&self, path: &[u8]) -> Option<u32> {
+        let (repo, tree) = self.head.as_ref()?;
+        let repo = repo.lock().unwrap_or_else(PoisonError::into_inner);
+        match repo.item_at(*tree, path) {
+            Ok(item) => item.map(|item| item.mode),
+            Err(_) => Some(MODE_TREE),
+        }
+    }
+}
+
+impl Select for Selection<'_> {
+    fn verdict(&self, path: &[u8], kind: FileType, tracked_only: bool) -> Verdict {
+        let directory = kind == FileType::Directory;
+        match path {
+            b".git" => return Verdict::Pass,
+            b".isofold" if directory => {
+                return if self.index.has_below(path) { Verdict::TrackedOnly } else { Verdict::Pass };
+            }
+            _ => {}
+        }
+        if !tracked_only && !self.excludes.matches(as_path(path), directory) {
+            return Verdict::Take;
+        }
+        if !directory {
+            let tracked =
+                self.index.position(path).is_some() || self.in_head(path).is_some_and(|mode| mode != MODE_TREE);
+            return if tracked { Verdict::Take } else { Verdict::LeaveOut };
+        }
+        let submodule = self.index.find(path).is_some_and(|entry| entry.mode == MODE_GITLINK);
+        if submodule || self.in_head(path) == Some(MODE_GITLINK) {
+            return Verdict::Take;
+        }
+        let holds_tracked = self.index.has_below(path) || self.in_head(path) == Some(MODE_TREE);
+        if holds_tracked { Verdict::TrackedOnly } else { Verdict::LeaveOut }
+    }
+
+    fn is_foreign(&self, path: &[u8], stat: &Stat, entries: &[Entry], directory: &OwnedFd) -> bool {
+        if self.foreign.contains(&(stat.st_dev, stat.st_ino)) {
+            return true;
+        }
+        // A worktree that was moved without telling git still names its registry entry.
+        let has_git_file = entries.iter().any(|e| e.kind == FileType::RegularFile && e.name.as_c_str() == c".git");
+        if !has_git_file {
+            return false;
+        }
+        let Some(text) = read_small_at(directory, c".git") else { return false };
+        let Some(target) = text.strip_prefix(b"gitdir:") else { return false };
+        let target = self.root.join(as_path(path)).join(to_path(target.trim_ascii()));
+        fs::canonicalize(target).is_ok_and(|target| target.starts_with(&self.registry))
+    }
+
+    fn position(&self, path: &[u8]) -> Option<usize> {
+        self.index.position(path)
+    }
+}

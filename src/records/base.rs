@@ -1,0 +1,180 @@
+//! Base entries: which snapshot two directories have in common.
+//!
+//! `<common git dir>/isofold/bases/<random>.toml`, with the base commit kept alive by the ref
+//! `refs/isofold/base/<random>`. The rule that says which entry counts is in `combine::bases`.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{VERSION, decode_path, encode_path, oid, path_text, read, text_path, write_atomic};
+use crate::git::refs::BASES;
+use crate::git::repository::Repo;
+use crate::git::{GitError, Oid};
+
+/// One base entry of a pair of directories.
+#[derive(Debug, Clone)]
+pub(crate) struct BaseEntry {
+    /// The two directories, in no order that matters.
+    pub(crate) pair: [PathBuf; 2],
+    /// The snapshot that both sides started from, as a commit.
+    pub(crate) base: Oid,
+    /// The tree of the base.
+    pub(crate) tree: Oid,
+    /// The Parent's HEAD that the base belongs to.
+    pub(crate) anchor: Option<Oid>,
+    /// The Child's HEAD of then.
+    pub(crate) child_head: Option<Oid>,
+    /// The Child's branch of then, a full ref name.
+    pub(crate) branch: Option<String>,
+    /// Paths of the base that never were in the Child's index.
+    pub(crate) untracked: Vec<Vec<u8>>,
+    /// Orders the entries of a pair.
+    pub(crate) sequence: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    version: u32,
+    pair: [String; 2],
+    base: String,
+    tree: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    anchor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    child_head: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch: Option<String>,
+    sequence: u64,
+    untracked: Vec<String>,
+}
+
+fn directory(repo: &Repo) -> PathBuf {
+    repo.common_dir().join("isofold").join("bases")
+}
+
+impl BaseEntry {
+    /// Writes the entry, its ref first; returns the name both share.
+    pub(crate) fn record(&self, repo: &Repo) -> Result<String, GitError> {
+        let name = random_name();
+        repo.set_hidden_ref(&format!("{BASES}{name}"), self.base)?;
+        let text = |id: Oid| id.to_string();
+        let stored = Stored {
+            version: VERSION,
+            pair: [path_text(&self.pair[0]), path_text(&self.pair[1])],
+            base: self.base.to_string(),
+            tree: self.tree.to_string(),
+            anchor: self.anchor.map(text),
+            child_head: self.child_head.map(text),
+            branch: self.branch.clone(),
+            sequence: self.sequence,
+            untracked: self.untracked.iter().map(|p| encode_path(p)).collect(),
+        };
+        let written = toml::to_string(&stored)
+            .map_err(|e| GitError::Format { what: format!("a base entry ({e})") })
+            .and_then(|text| write_atomic(&directory(repo).join(format!("{name}.toml")), &text));
+        if let Err(error) = written {
+            forget(repo, &name)?;
+            return Err(error);
+        }
+        Ok(name)
+    }
+
+    /// The entries of a pair of directories, newest first.
+    pub(crate) fn of_pair(repo: &Repo, one: &Path, two: &Path) -> Result<Vec<Self>, GitError> {
+        let mut entries: Vec<Self> = all(repo)?
+            .into_iter()
+            .map(|(_, entry)| entry)
+            .filter(|e| (e.pair[0] == one && e.pair[1] == two) || (e.pair[0] == two && e.pair[1] == one))
+            .collect();
+        entries.sort_by_key(|e| std::cmp::Reverse(e.sequence));
+        Ok(entries)
+    }
+
+    /// A sequence number after all that exist.
+    pub(crate) fn next_sequence(repo: &Repo) -> Result<u64, GitError> {
+        Ok(all(repo)?.iter().map(|(_, e)| e.sequence).max().unwrap_or(0) + 1)
+    }
+}
+
+/// Forgets every entry that one side of is `side`.
+pub(crate) fn forget_bases_of(repo: &Repo, side: &Path) -> Result<(), GitError> {
+    for (name, entry) in all(repo)? {
+        if entry.pair.iter().any(|p| p == side) {
+            forget(repo, &name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the newest `keep` entries of a pair.
+pub(crate) fn forget_oldest(repo: &Repo, one: &Path, two: &Path, keep: usize) -> Result<(), GitError> {
+    let mut entries: Vec<(String, u64)> = all(repo)?
+        .into_iter()
+        .filter(|(_, e)| e.pair.iter().all(|p| p == one || p == two))
+        .map(|(name, e)| (name, e.sequence))
+        .collect();
+    entries.sort_by_key(|(_, sequence)| std::cmp::Reverse(*sequence));
+    for (name, _) in entries.into_iter().skip(keep) {
+        forget(repo, &name)?;
+    }
+    Ok(())
+}
+
+/// Removes one entry, the file first; what was the last one takes the directories along.
+pub(crate) fn forget(repo: &Repo, name: &str) -> Result<(), GitError> {
+    let directory = directory(repo);
+    let file = directory.join(format!("{name}.toml"));
+    match std::fs::remove_file(&file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(GitError::io("cannot remove", &file)(error));
+        }
+        _ => {}
+    }
+    repo.remove_ref(&format!("{BASES}{name}"))?;
+    let _ = std::fs::remove_dir(&directory);
+    let _ = directory.parent().map(std::fs::remove_dir);
+    Ok(())
+}
+
+fn all(repo: &Repo) -> Result<Vec<(String, BaseEntry)>, GitError> {
+    let directory = directory(repo);
+    let entries = match std::fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(GitError::io("cannot read", &directory)(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(GitError::io("cannot read", &directory))?.path();
+        let Some(name) = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".toml")) else {
+            continue;
+        };
+        // Gone meanwhile: another process forgot it.
+        let Some(s) = read::<Stored>(&path)? else { continue };
+        let id = |text: &Option<String>| text.as_deref().map(oid).transpose();
+        let entry = BaseEntry {
+            pair: [text_path(&s.pair[0]), text_path(&s.pair[1])],
+            base: oid(&s.base)?,
+            tree: oid(&s.tree)?,
+            anchor: id(&s.anchor)?,
+            child_head: id(&s.child_head)?,
+            branch: s.branch,
+            untracked: s.untracked.iter().map(|p| decode_path(p)).collect(),
+            sequence: s.sequence,
+        };
+        found.push((name.to_owned(), entry));
+    }
+    Ok(found)
+}
+
+/// A name that no other entry has: time and process, then what tells two of one moment apart.
+fn random_name() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    hasher.write_u128(now);
+    format!("{:016x}", hasher.finish())
+}

@@ -1,0 +1,89 @@
+//! The record of a Child: `isofold.toml` in its administrative directory.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Owner, VERSION, path_text, read, text_path, write_atomic};
+use crate::git::GitError;
+
+const FILE: &str = "isofold.toml";
+
+/// Where the Child stands in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    /// Isolate is filling it.
+    Making,
+    /// Complete.
+    Ready,
+    /// Remove has begun and must be finished.
+    Removing,
+}
+
+/// What isolate (and remove) remember of a Child.
+#[derive(Debug, Clone)]
+pub(crate) struct ChildRecord {
+    pub(crate) state: State,
+    pub(crate) id: Option<String>,
+    pub(crate) parent: PathBuf,
+    pub(crate) child: PathBuf,
+    /// The Parent's branch at isolate, a full ref name; none where HEAD was detached.
+    pub(crate) parent_branch: Option<String>,
+    /// The Child's branch; none where it is detached.
+    pub(crate) branch: Option<String>,
+    /// The exclude list that was in force.
+    pub(crate) exclude: Vec<String>,
+    pub(crate) owner: Owner,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    version: u32,
+    state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    parent: String,
+    child: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_branch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch: Option<String>,
+    exclude: Vec<String>,
+    owner: Owner,
+}
+
+impl ChildRecord {
+    /// The record in an administrative directory, none in one that isolate did not make.
+    pub(crate) fn read(admin: &Path) -> Result<Option<Self>, GitError> {
+        let stored: Option<Stored> = read(&admin.join(FILE))?;
+        Ok(stored.map(|s| Self {
+            state: s.state,
+            id: s.id,
+            parent: text_path(&s.parent),
+            child: text_path(&s.child),
+            parent_branch: s.parent_branch,
+            branch: s.branch,
+            exclude: s.exclude,
+            owner: s.owner,
+        }))
+    }
+
+    /// Writes the record into an administrative directory.
+    pub(crate) fn write(&self, admin: &Path) -> Result<(), GitError> {
+        let stored = Stored {
+            version: VERSION,
+            state: self.state,
+            id: self.id.clone(),
+            parent: path_text(&self.parent),
+            child: path_text(&self.child),
+            parent_branch: self.parent_branch.clone(),
+            branch: self.branch.clone(),
+            exclude: self.exclude.clone(),
+            owner: self.owner.clone(),
+        };
+        let text = toml::to_string(&stored).map_err(|e| GitError::Format { what: format!("a record ({e})") })?;
+        write_atomic(&admin.join(FILE), &text)
+    }
+}

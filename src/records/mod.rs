@@ -1,0 +1,115 @@
+//! What isofold remembers, in small versioned TOML files: the record of a Child in its
+//! administrative directory, and the base entries in the common git directory.
+
+mod base;
+mod child;
+mod owner;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+pub(crate) use base::{BaseEntry, forget, forget_bases_of, forget_oldest};
+pub(crate) use child::{ChildRecord, State};
+pub(crate) use owner::Owner;
+
+use crate::git::{GitError, show};
+
+/// The version of both kinds of file.
+const VERSION: u32 = 1;
+
+/// A path as text: bytes that are not UTF-8, `%` and control characters as `%XX`.
+pub(crate) fn encode_path(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c == '%' || c.is_ascii_control() {
+                text.push_str(&format!("%{:02X}", c as u32));
+            } else {
+                text.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// The bytes of [`encode_path`].
+pub(crate) fn decode_path(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let mut path = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = bytes.get(at + 1..at + 3).and_then(|d| std::str::from_utf8(d).ok());
+        match digits.and_then(|d| u8::from_str_radix(d, 16).ok()).filter(|_| bytes[at] == b'%') {
+            Some(byte) => {
+                path.push(byte);
+                at += 3;
+            }
+            None => {
+                path.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    path
+}
+
+fn path_text(path: &Path) -> String {
+    encode_path(path.as_os_str().as_bytes())
+}
+
+fn text_path(text: &str) -> PathBuf {
+    PathBuf::from(OsString::from_vec(decode_path(text)))
+}
+
+/// Replaces a file by new text: all old or all new, synced.
+fn write_atomic(path: &Path, text: &str) -> Result<(), GitError> {
+    use std::io::Write;
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let written = || -> std::io::Result<()> {
+        std::fs::create_dir_all(parent)?;
+        let mut file = tempfile::Builder::new().prefix(".isofold-").tempfile_in(parent)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_data()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    written().map_err(GitError::io("cannot write", path))
+}
+
+/// Reads a record; `None` where there is no such file.
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, GitError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(GitError::io("cannot read", path)(error)),
+    };
+    let unreadable =
+        |why: &str| GitError::Format { what: format!("the record {} ({})", show(path), crate::git::one_line(why)) };
+    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| unreadable(e.message()))?;
+    match table.get("version").and_then(toml::Value::as_integer) {
+        Some(version) if version == i64::from(VERSION) => {}
+        Some(version) => return Err(unreadable(&format!("version {version}, made by a newer isofold"))),
+        None => return Err(unreadable("it has no version")),
+    }
+    table.try_into().map(Some).map_err(|e: toml::de::Error| unreadable(e.message()))
+}
+
+fn oid(text: &str) -> Result<crate::git::Oid, GitError> {
+    crate::git::Oid::from_str(text).map_err(|_| GitError::Format { what: format!("the id {text:?} in a record") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_survive_as_text() {
+        for path in [&b"plain/a b"[..], b"100%", b"%41", b"new\nline", b"\xff\xfe/x", "é".as_bytes()] {
+            assert_eq!(decode_path(&encode_path(path)), path);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The index that goes with what was written.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::WriteError;
+use super::plan::Plan;
+use super::swap::Swap;
+use crate::git::GitError;
+use crate::git::index_file::{Entry, IndexFile, IndexStat, NewEntry};
+
+/// git's own lock on an index, held from before the first look to the end.
+pub(crate) struct IndexLock {
+    file: File,
+    lock: PathBuf,
+    index: PathBuf,
+    done: bool,
+}
+
+impl IndexLock {
+    /// Takes `<index>.lock`, as git does.
+    pub(crate) fn take(index: &Path) -> Result<Self, GitError> {
+        let mut lock = index.as_os_str().to_owned();
+        lock.push(".lock");
+        let lock = PathBuf::from(lock);
+        let mode = fs::metadata(index).map_or(0o666, |meta| meta.permissions().mode() & 0o777);
+        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&lock);
+        match file {
+            Ok(file) => Ok(Self { file, lock, index: index.to_owned(), done: false }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(GitError::Program {
+                command: "index".to_owned(),
+                code: None,
+                words: format!("{} exists: another git process is at work there", crate::git::show(&lock)),
+            }),
+            Err(error) => Err(GitError::io("cannot lock", index)(error)),
+        }
+    }
+
+    /// Writes the new content beside the index, synced.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), GitError> {
+        let written = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
+        written.map_err(GitError::io("cannot write", &self.lock))
+    }
+
+    /// Puts the new content in the index's place.
+    pub(crate) fn commit(mut self) -> Result<(), GitError> {
+        fs::rename(&self.lock, &self.index).map_err(GitError::io("cannot replace", &self.index))?;
+        self.done = true;
+        Ok(())
+    }
+}
+
+impl Drop for IndexLock {
+    fn drop(&mut self) {
+        if !self.done {
+            let _ = fs::remove_file(&self.lock);
+        }
+    }
+}
+
+/// The bytes of the index after the plan was carried out: entries keep their flags, and
+/// their stat data where it proves something.
+pub(crate) fn after(swap: &Swap<'_>, before: &IndexFile, plan: &Plan) -> Result<Vec<u8>, WriteError> {
+    let mut entries = Vec::with_capacity(before.entries().len() + plan.index.len());
+    for entry in before.entries() {
+        let path = before.path(entry);
+        if plan.index.contains_key(path) {
+            continue;
+        }
+        entries.push(NewEntry {
+            path: path.to_vec(),
+            mode: entry.mode,
+            id: entry.id,
+            // Written in the second that the stat was taken: git has to look again.
+            stat: if before.racy(entry) { IndexStat::default() } else { entry.stat },
+            assume_valid: entry.assume_valid(),
+            skip_worktree: entry.skip_worktree(),
+        });
+    }
+    for (path, item) in &plan.index {
+        let Some(item) = item else { continue };
+        let old = before.find(path);
+        let stat = swap.stat_of_new(path).unwrap_or_default();
+        entries.push(NewEntry {
+            path: path.clone(),
+            mode: item.mode,
+            id: item.id,
+            stat,
+            assume_valid: old.is_some_and(Entry::assume_valid),
+            skip_worktree: old.is_some_and(Entry::skip_worktree),
+        });
+    }
+    Ok(before.with_entries(entries))
+}
