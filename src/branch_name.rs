@@ -34,10 +34,9 @@ pub fn branch_name_of(id: &str) -> String {
         let kept = slug.trim_end_matches('-').len();
         slug.truncate(kept);
         slug.push('-');
-        for byte in &Sha256::digest(id.as_bytes())[..4] {
-            slug.push_str(&format!("{byte:02x}"));
-        }
-        slug.pop();
+        let digest = Sha256::digest(id.as_bytes());
+        let head = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+        slug.push_str(&format!("{head:08x}")[..7]);
     }
     format!("issue/{slug}")
 }

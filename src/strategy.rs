@@ -14,7 +14,7 @@ enum Source {
     /// `isolationOptions.toml` at the Parent's root, or the defaults.
     #[default]
     Parent,
-    Given(IsolationOptions),
+    Given(Box<IsolationOptions>),
     File(PathBuf),
 }
 
@@ -22,7 +22,7 @@ impl Source {
     fn options(&self, parent: &Path) -> Result<IsolationOptions, String> {
         match self {
             Self::Parent => IsolationOptions::of_parent(parent).map_err(|e| e.to_string()),
-            Self::Given(options) => Ok(options.clone()),
+            Self::Given(options) => Ok((**options).clone()),
             Self::File(file) => IsolationOptions::from_file(file).map_err(|e| e.to_string()),
         }
     }
@@ -52,7 +52,7 @@ impl Strategy {
 
     /// A strategy with these options, whatever the Parent's file says.
     pub fn with_options(options: IsolationOptions) -> Self {
-        Self { source: Source::Given(options) }
+        Self { source: Source::Given(Box::new(options)) }
     }
 
     /// A strategy with the options of a file (TOML or JSON), read anew for each job. A file that

@@ -124,16 +124,6 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Copies a symbolic link, with its time.
-    pub(crate) fn link(&self, from: impl AsFd, to: impl AsFd, name: &CStr) -> Result<(Stat, Stat), CopyError> {
-        let source = stat(&from, name).map_err(vanished)?;
-        let target = rustix::fs::readlinkat(&from, name, Vec::new()).map_err(vanished)?;
-        rustix::fs::symlinkat(&target, &to, name).map_err(CopyError::Target)?;
-        let times = Timestamps { last_access: OMIT, last_modification: modified(&source) };
-        rustix::fs::utimensat(&to, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(CopyError::Target)?;
-        Ok((source, stat(&to, name).map_err(CopyError::Target)?))
-    }
-
     fn open_source(&self, from: impl AsFd, name: &CStr) -> Result<OwnedFd, CopyError> {
         // A FIFO that stands there by now must not block us.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -257,7 +247,7 @@ impl<'a> Copier<'a> {
                     Ok(0) => in_kernel = false,
                     Ok(n) => at += n as u64,
                     Err(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::PERM) => {
-                        in_kernel = false
+                        in_kernel = false;
                     }
                     Err(Errno::INTR) => {}
                     Err(error) => return Err(CopyError::Target(error)),
@@ -301,6 +291,16 @@ impl<'a> Copier<'a> {
         set_mode()?;
         rustix::fs::fstat(target).map_err(CopyError::Target)
     }
+}
+
+/// Copies a symbolic link, with its time.
+pub(crate) fn link(from: impl AsFd, to: impl AsFd, name: &CStr) -> Result<(Stat, Stat), CopyError> {
+    let source = stat(&from, name).map_err(vanished)?;
+    let target = rustix::fs::readlinkat(&from, name, Vec::new()).map_err(vanished)?;
+    rustix::fs::symlinkat(&target, &to, name).map_err(CopyError::Target)?;
+    let times = Timestamps { last_access: OMIT, last_modification: modified(&source) };
+    rustix::fs::utimensat(&to, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(CopyError::Target)?;
+    Ok((source, stat(&to, name).map_err(CopyError::Target)?))
 }
 
 /// Leave the time of the last access alone.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use rustix::fs::{FileType, Mode, Stat, Timestamps};
 use rustix::io::Errno;
 
-use super::copy::{Copied, Copier, CopyError, OMIT, modified};
+use super::copy::{Copied, Copier, CopyError, OMIT, link, modified};
 use super::walk::{Entry, entries, open_directory};
 use super::{FilesError, as_path, join};
 use crate::control::Control;
@@ -152,6 +152,9 @@ pub(crate) fn fill(
     Ok(filled)
 }
 
+/// The first directory that could not get its mode and time, and why.
+type LateError = Arc<Mutex<Option<(Vec<u8>, Errno)>>>;
+
 /// A directory under way. It lives as long as any of its entries; when the last is done, the copy
 /// gets its mode and time.
 struct Node {
@@ -162,7 +165,7 @@ struct Node {
     tracked_only: bool,
     #[allow(dead_code, reason = "keeps the directory above unfinished")]
     parent: Option<Arc<Node>>,
-    late_error: Arc<Mutex<Option<(Vec<u8>, Errno)>>>,
+    late_error: LateError,
 }
 
 impl Drop for Node {
@@ -198,7 +201,7 @@ struct Shared<'a> {
     copier: Copier<'a>,
     queue: Mutex<Queue>,
     wake: Condvar,
-    late_error: Arc<Mutex<Option<(Vec<u8>, Errno)>>>,
+    late_error: LateError,
 }
 
 impl Shared<'_> {
@@ -327,7 +330,7 @@ impl Shared<'_> {
             self.control.check()?;
             let path = join(&of.path, entry.name.to_bytes());
             let done = if entry.kind == FileType::Symlink {
-                self.copier.link(&of.source, &of.target, &entry.name).map(|(source, copy)| {
+                link(&of.source, &of.target, &entry.name).map(|(source, copy)| {
                     filled.links += 1;
                     Copied { source, copy, steady: true, cloned: false }
                 })
@@ -349,7 +352,7 @@ impl Shared<'_> {
             match self.select.position(&path) {
                 Some(position) => filled.tracked.push(TrackedCopy { position, source, copy, steady }),
                 None if u64::try_from(copy.st_size).unwrap_or(0) > self.large => {
-                    filled.large_untracked.push(path.clone())
+                    filled.large_untracked.push(path.clone());
                 }
                 None => {}
             }

@@ -38,11 +38,10 @@ impl ChildSide {
         if repo.git_dir() != git_dir {
             return Err(not("its .git changed meanwhile"));
         }
-        if let Some(record) = ChildRecord::read(&git_dir)? {
-            if record.state != State::Ready {
+        if let Some(record) = ChildRecord::read(&git_dir)?
+            && record.state != State::Ready {
                 return Err(FoldError::Incomplete(child.to_owned()));
             }
-        }
         Ok(Self { repo })
     }
 

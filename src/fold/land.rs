@@ -98,13 +98,12 @@ impl Writing<'_> {
         control.check().map_err(GitError::from)?;
         quarantine.release()?;
         let swap = Swap::carry_out(repo.work_dir(), plan, stage, control)?;
-        let advanced = index::after(&swap, &ground.snapshot.index, plan)
-            .and_then(|bytes| Ok(index_lock.write(&bytes)?))
-            .and_then(|()| Ok(control.check().map_err(GitError::from)?))
-            .and_then(|()| {
-                let message = format!("isofold: fold of {}", crate::git::one_line(&request.id));
-                Ok(head_lock.advance(landed.head, &landed.who, &message)?)
-            });
+        let bytes = index::after(&swap, &ground.snapshot.index, plan);
+        let message = format!("isofold: fold of {}", crate::git::one_line(&request.id));
+        let advanced = index_lock
+            .write(&bytes)
+            .and_then(|()| Ok(control.check()?))
+            .and_then(|()| head_lock.advance(landed.head, &landed.who, &message));
         if let Err(error) = advanced {
             swap.undo()?;
             return Err(error.into());

@@ -56,7 +56,7 @@ const STRAY_OUTPUT: Duration = Duration::from_secs(2);
 /// A git program bound to one git directory and work tree.
 #[derive(Debug, Clone)]
 pub(crate) struct Git {
-    git_dir: PathBuf,
+    repository: PathBuf,
     work_tree: PathBuf,
     env: Vec<(&'static str, OsString)>,
 }
@@ -92,7 +92,7 @@ impl Finished {
 impl Git {
     /// Git in `work_tree` with `git_dir` named outright, so that a `.git` found there is not obeyed.
     pub(crate) fn new(git_dir: &Path, work_tree: &Path) -> Self {
-        Self { git_dir: git_dir.to_owned(), work_tree: work_tree.to_owned(), env: Vec::new() }
+        Self { repository: git_dir.to_owned(), work_tree: work_tree.to_owned(), env: Vec::new() }
     }
 
     /// Sets a variable for every git of this value.
@@ -130,7 +130,7 @@ impl Git {
             .env("LC_ALL", "C")
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_OPTIONAL_LOCKS", "0")
-            .env("GIT_DIR", &self.git_dir)
+            .env("GIT_DIR", &self.repository)
             .env("GIT_WORK_TREE", &self.work_tree)
             .envs(self.env.iter().map(|(k, v)| (k, v)))
             .current_dir(&self.work_tree)
@@ -181,20 +181,19 @@ fn pump(child: &mut Child, input: Option<Vec<u8>>, control: &Control) -> Result<
     let mut outputs = [None, None];
     let mut gone_since: Option<Instant> = None;
     while outputs.iter().any(Option::is_none) {
-        match receiver.recv_timeout(POLL) {
-            Ok((index, bytes)) => outputs[index] = Some(bytes),
-            Err(_) => {
-                if let Err(stop) = control.check() {
-                    end_group(child);
-                    return Err(stop.into());
-                }
-                if gone_since.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
-                    gone_since = Some(Instant::now());
-                }
-                if gone_since.is_some_and(|since| since.elapsed() > STRAY_OUTPUT) {
-                    break;
-                }
-            }
+        if let Ok((index, bytes)) = receiver.recv_timeout(POLL) {
+            outputs[index] = Some(bytes);
+            continue;
+        }
+        if let Err(stop) = control.check() {
+            end_group(child);
+            return Err(stop.into());
+        }
+        if gone_since.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
+            gone_since = Some(Instant::now());
+        }
+        if gone_since.is_some_and(|since| since.elapsed() > STRAY_OUTPUT) {
+            break;
         }
     }
     let [stdout, stderr] = outputs;

@@ -59,12 +59,9 @@ impl Repo {
             above = parent;
         }
         let act = || "cannot list the refs".to_owned();
-        let below = self.library().references_glob(&format!("{name}/*")).act(act)?;
-        for found in below {
-            let found = found.act(act)?;
-            return Ok(Some(String::from_utf8_lossy(found.name_bytes()).into_owned()));
-        }
-        Ok(None)
+        let mut below = self.library().references_glob(&format!("{name}/*")).act(act)?;
+        let first = below.next().transpose().act(act)?;
+        Ok(first.map(|found| String::from_utf8_lossy(found.name_bytes()).into_owned()))
     }
 
     /// Whether `id` would be reachable from no ref and no work tree's HEAD, were `without` gone.

@@ -37,6 +37,7 @@ pub(crate) struct Head {
 /// Where a work tree and its git directories are, links resolved. Unlike [`Repo`] it can be handed
 /// to another thread.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_field_names, reason = "git's own words for the three")]
 pub(crate) struct Place {
     /// The git directory of this work tree.
     pub(crate) git_dir: PathBuf,

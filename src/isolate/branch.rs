@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::IsolateError;
+use super::{IsolateError, stale};
 use crate::git::repository::{Head, Repo};
 use crate::git::worktrees::{Registered, registered, unregister, uses_of};
 use crate::git::{GitError, Oid};
@@ -20,10 +20,11 @@ pub(super) fn make_room(repo: &Repo, branch: Option<&str>, child: &Path) -> Resu
             }
             None => false,
         };
-        if !(same_place || same_branch) || !(same_place || entry.is_gone()) {
+        if !same_place && !(same_branch && entry.is_gone()) {
             continue;
         }
-        if let Some(reason) = &entry.locked {
+        let dead = stale::is_dead(&entry.admin, &entry.directory);
+        if let Some(reason) = entry.locked.as_ref().filter(|_| !dead) {
             let reason = if reason.is_empty() { "no reason given".to_owned() } else { reason.clone() };
             return Err(IsolateError::Locked { place: entry.directory, reason });
         }

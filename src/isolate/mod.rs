@@ -6,6 +6,7 @@ mod base;
 mod branch;
 pub(crate) mod remove;
 mod select;
+mod stale;
 mod undo;
 
 use std::fs;
@@ -153,6 +154,9 @@ pub(crate) fn check(
     if !request.detach && request.id.as_deref().unwrap_or_default().is_empty() {
         return Err("--id is missing or empty".to_owned());
     }
+    if request.child.is_absolute() {
+        stale::clear(&request.child);
+    }
     let places = invocation::for_isolate(&request.parent, &request.child)?;
     Repo::not_a_subdirectory(&places.parent)?;
     let options = options(&places.parent)?;
@@ -242,11 +246,10 @@ fn run(
     control.check().map_err(GitError::from)?;
     base.quarantine.release()?;
     if let (Some(branch), Some(to)) = (&branch, head.id) {
-        if let Some(old) = old_tip.filter(|old| *old != to) {
-            if repo.only_reached_by(old, branch, Some(to))? {
+        if let Some(old) = old_tip.filter(|old| *old != to)
+            && repo.only_reached_by(old, branch, Some(to))? {
                 saved.push(repo.save(branch.trim_start_matches("refs/heads/"), old)?);
             }
-        }
         if old_tip != Some(to) {
             repo.move_branch(branch, old_tip, to, "isofold: isolate")?;
             undo.branch(branch.clone(), old_tip);

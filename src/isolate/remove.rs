@@ -197,11 +197,10 @@ fn settle(
         let commit = quarantine.commit(snapshot.tree, &parents, &message, &who.author, &who.committer)?;
         quarantine.release()?;
         saved.push(repo.save(&label, commit)?);
-    } else if let (None, Some(id)) = (&head.branch, head.id) {
-        if repo.only_reached_by(id, "", None)? {
+    } else if let (None, Some(id)) = (&head.branch, head.id)
+        && repo.only_reached_by(id, "", None)? {
             saved.push(repo.save(&label, id)?);
         }
-    }
     Ok(saved)
 }
 

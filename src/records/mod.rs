@@ -6,6 +6,7 @@ mod child;
 mod owner;
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -24,13 +25,13 @@ pub(crate) fn encode_path(path: &[u8]) -> String {
     for chunk in path.utf8_chunks() {
         for c in chunk.valid().chars() {
             if c == '%' || c.is_ascii_control() {
-                text.push_str(&format!("%{:02X}", c as u32));
+                let _ = write!(text, "%{:02X}", c as u32);
             } else {
                 text.push(c);
             }
         }
         for byte in chunk.invalid() {
-            text.push_str(&format!("%{byte:02X}"));
+            let _ = write!(text, "%{byte:02X}");
         }
     }
     text
@@ -43,15 +44,12 @@ pub(crate) fn decode_path(text: &str) -> Vec<u8> {
     let mut at = 0;
     while at < bytes.len() {
         let digits = bytes.get(at + 1..at + 3).and_then(|d| std::str::from_utf8(d).ok());
-        match digits.and_then(|d| u8::from_str_radix(d, 16).ok()).filter(|_| bytes[at] == b'%') {
-            Some(byte) => {
-                path.push(byte);
-                at += 3;
-            }
-            None => {
-                path.push(bytes[at]);
-                at += 1;
-            }
+        if let Some(byte) = digits.and_then(|d| u8::from_str_radix(d, 16).ok()).filter(|_| bytes[at] == b'%') {
+            path.push(byte);
+            at += 3;
+        } else {
+            path.push(bytes[at]);
+            at += 1;
         }
     }
     path

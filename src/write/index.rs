@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::WriteError;
 use super::plan::Plan;
 use super::swap::Swap;
 use crate::git::GitError;
@@ -62,7 +61,7 @@ impl Drop for IndexLock {
 
 /// The bytes of the index after the plan was carried out: entries keep their flags, and
 /// their stat data where it proves something.
-pub(crate) fn after(swap: &Swap<'_>, before: &IndexFile, plan: &Plan) -> Result<Vec<u8>, WriteError> {
+pub(crate) fn after(swap: &Swap<'_>, before: &IndexFile, plan: &Plan) -> Vec<u8> {
     let mut entries = Vec::with_capacity(before.entries().len() + plan.index.len());
     for entry in before.entries() {
         let path = before.path(entry);
@@ -92,5 +91,5 @@ pub(crate) fn after(swap: &Swap<'_>, before: &IndexFile, plan: &Plan) -> Result<
             skip_worktree: old.is_some_and(Entry::skip_worktree),
         });
     }
-    Ok(before.with_entries(entries))
+    before.with_entries(entries)
 }

@@ -273,7 +273,7 @@ fn blocker(root: &Path, directory: &[u8], deleted: &BTreeSet<&[u8]>) -> io::Resu
 }
 
 fn stat_of(root: &Path, path: &[u8]) -> Option<IndexStat> {
-    rustix::fs::lstat(&root.join(as_path(path))).ok().map(|stat| IndexStat::of(&stat))
+    rustix::fs::lstat(root.join(as_path(path))).ok().map(|stat| IndexStat::of(&stat))
 }
 
 /// Whether a file on the disk is of the kind that a tree's entry says.

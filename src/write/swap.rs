@@ -221,7 +221,7 @@ impl<'a> Swap<'a> {
         let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
         let time = |seconds, nanoseconds: i64| rustix::fs::Timespec {
             tv_sec: seconds,
-            tv_nsec: nanoseconds.try_into().unwrap_or(0),
+            tv_nsec: nanoseconds,
         };
         let times = rustix::fs::Timestamps {
             last_access: time(meta.atime(), meta.atime_nsec()),
@@ -289,7 +289,7 @@ impl<'a> Swap<'a> {
     /// wrote to it since it was staged.
     pub(super) fn stat_of_new(&self, path: &[u8]) -> Option<IndexStat> {
         let staged = self.stage.stat(path)?;
-        let now = IndexStat::of(&rustix::fs::lstat(&self.root.join(as_path(path))).ok()?);
+        let now = IndexStat::of(&rustix::fs::lstat(self.root.join(as_path(path))).ok()?);
         // The swap itself changes only the ctime.
         (IndexStat { ctime: staged.ctime, ..now } == *staged).then_some(now)
     }
@@ -314,11 +314,10 @@ impl<'a> Swap<'a> {
 
 impl Drop for Swap<'_> {
     fn drop(&mut self) {
-        if !self.finished {
-            if let Err(error) = self.put_back() {
+        if !self.finished
+            && let Err(error) = self.put_back() {
                 tracing::error!(%error, "the directory could not be put back");
             }
-        }
     }
 }
 
