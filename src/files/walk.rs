@@ -22,23 +22,43 @@ pub(crate) fn open_directory(at: impl AsFd, name: &CStr) -> Result<OwnedFd, Errn
 /// All entries but `.` and `..`, in no order.
 pub(crate) fn entries(directory: impl AsFd) -> Result<Vec<Entry>, Errno> {
     let mut found = Vec::new();
-    for entry in rustix::fs::Dir::read_from(directory.as_fd())? {
-        let entry = entry?;
-        let name = entry.file_name();
+    read(&directory, |name, kind| {
         if name == c"." || name == c".." {
-            continue;
+            return Ok(());
         }
-        let kind = match entry.file_type() {
+        let kind = match kind {
             FileType::Unknown => match stat(&directory, name) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                Err(Errno::NOENT) => continue,
+                Err(Errno::NOENT) => return Ok(()),
                 Err(error) => return Err(error),
             },
             kind => kind,
         };
         found.push(Entry { name: name.to_owned(), kind });
-    }
+        Ok(())
+    })?;
     Ok(found)
+}
+
+/// Two system calls for a directory of usual size.
+#[cfg(target_os = "linux")]
+fn read(directory: &impl AsFd, mut each: impl FnMut(&CStr, FileType) -> Result<(), Errno>) -> Result<(), Errno> {
+    let mut buffer = Vec::with_capacity(32 * 1024);
+    let mut raw = rustix::fs::RawDir::new(directory, buffer.spare_capacity_mut());
+    while let Some(entry) = raw.next() {
+        let entry = entry?;
+        each(entry.file_name(), entry.file_type())?;
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read(directory: &impl AsFd, mut each: impl FnMut(&CStr, FileType) -> Result<(), Errno>) -> Result<(), Errno> {
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let entry = entry?;
+        each(entry.file_name(), entry.file_type())?;
+    }
+    Ok(())
 }
 
 /// Stat of an entry itself, not of what a link leads to.

@@ -12,15 +12,12 @@ use crate::git::{GitError, Oid};
 /// only such an entry reached are saved; the refs are returned.
 pub(super) fn make_room(repo: &Repo, branch: Option<&str>, child: &Path) -> Result<Vec<String>, IsolateError> {
     let mut saved = Vec::new();
+    let holders = branch.map(|branch| uses_of(repo, branch)).transpose()?.unwrap_or_default();
     for entry in registered(repo.common_dir())? {
         let same_place = entry.directory == child;
-        let same_branch = match branch {
-            Some(branch) => {
-                uses_of(repo, branch)?.iter().any(|u| u.entry.as_ref().is_some_and(|e| e.admin == entry.admin))
-            }
-            None => false,
-        };
-        if !same_place && !(same_branch && entry.is_gone()) {
+        let same_branch = holders.iter().any(|u| u.entry.as_ref().is_some_and(|e| e.admin == entry.admin));
+        let replaced = same_place || (same_branch && entry.is_gone());
+        if !replaced {
             continue;
         }
         let dead = stale::is_dead(&entry.admin, &entry.directory);
