@@ -11,7 +11,11 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// Why a pattern is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("isolationOptions \"exclude\" pattern \"{pattern}\" can match nothing; {hint}.")]
+#[error(
+    "isolationOptions \"exclude\" pattern \"{}\" can match nothing; {}.",
+    super::plain(pattern),
+    super::plain(hint)
+)]
 pub struct PatternError {
     /// The pattern as it was given.
     pub pattern: String,

@@ -41,7 +41,7 @@ impl Default for IsolationOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
     /// A key that isofold does not know.
-    #[error("{}isolationOptions \"{key}\" is not one isofold reads (known: exclude).", place(.at.as_ref()))]
+    #[error("{}isolationOptions \"{}\" is not one isofold reads (known: exclude).", place(.at.as_ref()), plain(key))]
     UnknownKey {
         /// The key.
         key: String,
@@ -71,7 +71,7 @@ pub enum OptionsError {
         at: Option<Place>,
     },
     /// The file can't be read.
-    #[error("isolationOptions file {} can't be read: {source}.", path.display())]
+    #[error("isolationOptions file {} can't be read: {source}.", plain(path.to_string_lossy()))]
     Read {
         /// The file.
         path: PathBuf,
@@ -89,10 +89,15 @@ pub struct Place {
     pub line: Option<usize>,
 }
 
+/// Text for a message of one line: control characters as `?`.
+fn plain(text: impl AsRef<str>) -> String {
+    text.as_ref().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 fn place(at: Option<&Place>) -> String {
     match at {
-        Some(Place { file, line: Some(line) }) => format!("{}:{line}: ", file.display()),
-        Some(Place { file, line: None }) => format!("{}: ", file.display()),
+        Some(Place { file, line: Some(line) }) => format!("{}:{line}: ", plain(file.to_string_lossy())),
+        Some(Place { file, line: None }) => format!("{}: ", plain(file.to_string_lossy())),
         None => String::new(),
     }
 }
@@ -224,7 +229,7 @@ fn line_of_key(text: &str, key: Option<&str>, mark: char) -> Option<usize> {
 }
 
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
+    plain(text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.'))
 }
 
 #[cfg(test)]
