@@ -67,8 +67,8 @@ pub(crate) fn begin(face: Face, args: HostArgs, id_needed: bool) -> Result<(Prot
         }
         match &id {
             Some(None) => return Err("--id is not UTF-8".to_owned()),
-            Some(Some(id)) if id.is_empty() => return Err("--id is missing or empty".to_owned()),
-            None if id_needed => return Err("--id is missing or empty".to_owned()),
+            Some(Some(id)) if !id.is_empty() => {}
+            _ if id_needed => return Err("--id is missing or empty".to_owned()),
             _ => {}
         }
         let missing = |path: &Option<PathBuf>| path.as_ref().is_none_or(|p| p.as_os_str().is_empty());
@@ -82,7 +82,12 @@ pub(crate) fn begin(face: Face, args: HostArgs, id_needed: bool) -> Result<(Prot
     };
     let limit = match checked() {
         Ok(limit) => limit,
-        Err(why) => return Err(refuse(face, known.as_deref(), &why)),
+        Err(why) => {
+            // A command that is there only by mistake is not run.
+            let on_status = if args.on_status { args.argv } else { Vec::new() };
+            let protocol = Protocol { face, key: None, id: known, on_status, control: Control::new() };
+            return Err(protocol.invalid(&why));
+        }
     };
     let interrupt = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
