@@ -47,6 +47,17 @@ impl Planned {
     pub(super) fn landing(&self) -> Landing {
         if self.forward { Landing::FastForward } else { Landing::Merge }
     }
+
+    /// Who makes the commits and moves the branch. Moving it alone needs nobody's name.
+    pub(super) fn who(&self, repo: &Repo, control: &Control) -> Result<Identity, FoldError> {
+        let base_lands = matches!(self.root, Some(Root::Base { .. }));
+        let commits = self.parent_loose || base_lands || self.child_loose || !self.forward;
+        match Identity::of_user(repo, control)? {
+            Ok(who) => Ok(who),
+            Err(_) if !commits => Ok(Identity::of_isofold()?),
+            Err(words) => Err(FoldError::NoIdentity(words)),
+        }
+    }
 }
 
 /// The commits that were made, in the quarantine.
@@ -105,8 +116,7 @@ impl Graph<'_> {
     }
 
     /// Makes the commits.
-    pub(super) fn make(&self, plan: &Planned, request: &FoldRequest, control: &Control) -> Result<Landed, FoldError> {
-        let who = Identity::of_user(self.repo, control)?.map_err(FoldError::NoIdentity)?;
+    pub(super) fn make(&self, plan: &Planned, request: &FoldRequest, who: Identity) -> Result<Landed, FoldError> {
         let default = format!("Integration of {}", crate::git::one_line(&request.id));
         let subject = request.subject.as_deref().unwrap_or(&default);
         let merge_subject = request.merge_subject.as_deref().unwrap_or(&default);

@@ -83,7 +83,7 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Objects, files, index beside, then the ref: the commit point. Returns the refs that keep
+    /// Files, index beside, objects, then the ref: the commit point. Returns the refs that keep
     /// late writes.
     pub(super) fn write(
         self,
@@ -96,13 +96,14 @@ impl Writing<'_> {
         let Self { ground, plan, quarantine, mut index_lock, head_lock } = self;
         let repo = ground.repo;
         control.check().map_err(GitError::from)?;
-        quarantine.release()?;
         let swap = Swap::carry_out(repo.work_dir(), plan, stage, control)?;
         let bytes = index::after(&swap, &ground.snapshot.index, plan);
         let message = format!("isofold: fold of {}", crate::git::one_line(&request.id));
         let advanced = index_lock
             .write(&bytes)
             .and_then(|()| Ok(control.check()?))
+            // Only now: a fold that could not write the files leaves no objects either.
+            .and_then(|()| quarantine.release())
             .and_then(|()| head_lock.advance(landed.head, &landed.who, &message));
         if let Err(error) = advanced {
             swap.undo()?;

@@ -267,8 +267,13 @@ fn run(
     // Whoever held the Parent before us may have changed everything: look only now.
     let record = ChildRecord::read(child.repo.git_dir())?;
     check_parent(&repo, request, record.as_ref(), places)?;
-    let locks =
-        if request.dry_run { None } else { Some((IndexLock::take(&repo.place().index_path())?, repo.lock_head()?)) };
+    let locks = if request.dry_run {
+        IndexLock::check(&repo.place().index_path())?;
+        repo.check_head_locks(&repo.head()?)?;
+        None
+    } else {
+        Some((IndexLock::take(&repo.place().index_path())?, repo.lock_head()?))
+    };
     let head = match &locks {
         Some((_, lock)) => lock.head().clone(),
         None => repo.head()?,
@@ -329,10 +334,11 @@ fn run(
         result: tree,
     };
     let planned = graph.plan()?;
+    let who = planned.who(&repo, control)?;
     let Some((index_lock, head_lock)) = locks else {
         return Ok(Done { landing: planned.landing(), files, ..nothing });
     };
-    let landed = graph.make(&planned, request, control)?;
+    let landed = graph.make(&planned, request, who)?;
     let landing = planned.landing();
     let new_entry = next_entry(&repo, places, &child_head, entry.as_ref(), &theirs, &landed)?;
     let staged = ground.stage(&plan, &quarantine, control)?;

@@ -37,7 +37,10 @@ fn ident(git: &Git, variable: &str, control: &Control) -> Result<Result<Signatur
     let finished = git.run(["var", variable], None, control)?;
     if finished.code != Some(0) {
         return match finished.failure() {
-            GitError::Program { words, .. } => Ok(Err(words)),
+            // Before its last words git explains how to set one.
+            GitError::Program { words, .. } => {
+                Ok(Err(words.rsplit_once("fatal: ").map_or(words.clone(), |(_, last)| last.to_owned())))
+            }
             other => Err(other),
         };
     }

@@ -27,6 +27,8 @@ pub(crate) enum GitError {
     Program { command: String, code: Option<i32>, words: String },
     #[error("{act} {}: {source}", show(path))]
     Io { act: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("{} exists: another git process is at work there; let it finish, or remove the file if none runs", show(.0))]
+    Held(PathBuf),
     #[error("this build can't read {what}")]
     Format { what: String },
     #[error(transparent)]

@@ -90,11 +90,16 @@ impl Repo {
         Ok(walk.next().is_some())
     }
 
-    /// Saves a commit under `refs/isofold/saved/<label>-<id>` and returns the ref's name.
-    pub(crate) fn save(&self, label: &str, id: Oid) -> Result<String, GitError> {
+    /// The name of the ref that saves a commit: `refs/isofold/saved/<label>-<id>`.
+    pub(crate) fn saved_name(label: &str, id: Oid) -> String {
         let label: String =
             label.chars().map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' }).collect();
-        let name = format!("{SAVED}{}-{}", label.trim_matches('-'), &id.to_string()[..12]);
+        format!("{SAVED}{}-{}", label.trim_matches('-'), &id.to_string()[..12])
+    }
+
+    /// Saves a commit under its [`Self::saved_name`] and returns that.
+    pub(crate) fn save(&self, label: &str, id: Oid) -> Result<String, GitError> {
+        let name = Self::saved_name(label, id);
         self.set_hidden_ref(&name, id)?;
         Ok(name)
     }
@@ -105,10 +110,21 @@ impl Repo {
         self.save(&format!("late-{label}"), id)
     }
 
+    /// Whether somebody holds the lock of HEAD or of its branch, without taking either.
+    pub(crate) fn check_head_locks(&self, head: &Head) -> Result<(), GitError> {
+        let branch = head.branch.as_ref().map(|name| self.common_dir().join(format!("{name}.lock")));
+        let locks = [Some(self.git_dir().join("HEAD.lock")), branch];
+        match locks.into_iter().flatten().find(|lock| lock.symlink_metadata().is_ok()) {
+            Some(lock) => Err(GitError::Held(lock)),
+            None => Ok(()),
+        }
+    }
+
     /// Locks HEAD and the branch it is on, then reads them.
     pub(crate) fn lock_head(&self) -> Result<HeadLock<'_>, GitError> {
         let act = || "cannot lock HEAD".to_owned();
         let before = self.head()?;
+        self.check_head_locks(&before)?;
         let mut transaction = self.library().transaction().act(act)?;
         transaction.lock_ref("HEAD").map_err(|e| busy(e, "HEAD"))?;
         if let Some(branch) = &before.branch {

@@ -21,20 +21,20 @@ pub(crate) struct IndexLock {
 impl IndexLock {
     /// Takes `<index>.lock`, as git does.
     pub(crate) fn take(index: &Path) -> Result<Self, GitError> {
-        let mut lock = index.as_os_str().to_owned();
-        lock.push(".lock");
-        let lock = PathBuf::from(lock);
+        let lock = lock_of(index);
         let mode = fs::metadata(index).map_or(0o666, |meta| meta.permissions().mode() & 0o777);
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&lock);
         match file {
             Ok(file) => Ok(Self { file, lock, index: index.to_owned(), done: false }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(GitError::Program {
-                command: "index".to_owned(),
-                code: None,
-                words: format!("{} exists: another git process is at work there", crate::git::show(&lock)),
-            }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(GitError::Held(lock)),
             Err(error) => Err(GitError::io("cannot lock", index)(error)),
         }
+    }
+
+    /// Whether somebody holds the lock, without taking it.
+    pub(crate) fn check(index: &Path) -> Result<(), GitError> {
+        let lock = lock_of(index);
+        if fs::symlink_metadata(&lock).is_ok() { Err(GitError::Held(lock)) } else { Ok(()) }
     }
 
     /// Writes the new content beside the index, synced.
@@ -49,6 +49,12 @@ impl IndexLock {
         self.done = true;
         Ok(())
     }
+}
+
+fn lock_of(index: &Path) -> PathBuf {
+    let mut lock = index.as_os_str().to_owned();
+    lock.push(".lock");
+    PathBuf::from(lock)
 }
 
 impl Drop for IndexLock {
