@@ -3,21 +3,22 @@
 use std::fs;
 use std::path::Path;
 
+use super::undo::Undo;
 use super::{IsolateError, stale};
 use crate::git::repository::{Head, Repo};
 use crate::git::worktrees::{Registered, registered, unregister, uses_of};
 use crate::git::{GitError, Oid};
 
-/// Removes entries whose directory is gone and that hold the Child's path or branch. Commits that
-/// only such an entry reached are saved; the refs are returned.
-pub(super) fn make_room(repo: &Repo, branch: Option<&str>, child: &Path) -> Result<Vec<String>, IsolateError> {
-    let mut saved = Vec::new();
-    let holders = branch.map(|branch| uses_of(repo, branch)).transpose()?.unwrap_or_default();
+/// Registered worktrees whose directory is gone and that hold the Child's path or branch. They go
+/// when the new Child is complete: an isolation that fails takes nothing away.
+pub(super) fn replaceable(repo: &Repo, branch: Option<&str>, child: &Path) -> Result<Vec<Registered>, IsolateError> {
+    let uses = branch.map_or_else(|| Ok(Vec::new()), |branch| uses_of(repo, branch))?;
+    let mut found = Vec::new();
     for entry in registered(repo.common_dir())? {
         let same_place = entry.directory == child;
-        let same_branch = holders.iter().any(|u| u.entry.as_ref().is_some_and(|e| e.admin == entry.admin));
-        let replaced = same_place || (same_branch && entry.is_gone());
-        if !replaced {
+        let same_branch = uses.iter().any(|u| u.entry.as_ref().is_some_and(|e| e.admin == entry.admin));
+        let replaceable = same_place || (same_branch && entry.is_gone());
+        if !replaceable {
             continue;
         }
         let dead = stale::is_dead(&entry.admin, &entry.directory);
@@ -25,30 +26,66 @@ pub(super) fn make_room(repo: &Repo, branch: Option<&str>, child: &Path) -> Resu
             let reason = if reason.is_empty() { "no reason given".to_owned() } else { reason.clone() };
             return Err(IsolateError::Locked { place: entry.directory, reason });
         }
-        saved.extend(save_head(repo, &entry)?);
+        found.push(entry);
+    }
+    Ok(found)
+}
+
+/// Takes the entries out of the registry. Commits that only such an entry reached are saved first;
+/// the refs are returned.
+pub(super) fn replace(
+    repo: &Repo,
+    entries: &[Registered],
+    child: &Path,
+    undo: &mut Undo<'_>,
+) -> Result<Vec<String>, IsolateError> {
+    let mut saved = Vec::new();
+    for entry in entries {
+        // Somebody may have put the directory back meanwhile.
+        if entry.directory != child && !entry.is_gone() {
+            continue;
+        }
+        saved.extend(save_head(repo, entry, undo)?);
         unregister(repo.common_dir(), &entry.admin)?;
     }
     Ok(saved)
 }
 
+/// Saves a commit; the ref goes again if it is new and the isolation fails.
+pub(super) fn save(repo: &Repo, label: &str, id: Oid, undo: &mut Undo<'_>) -> Result<String, GitError> {
+    let known = repo.ref_id(&Repo::saved_name(label, id))?.is_some();
+    let name = repo.save(label, id)?;
+    if !known {
+        undo.saved(name.clone());
+    }
+    Ok(name)
+}
+
 /// Saves the detached HEAD of an entry that goes, where only it reaches the commit.
-fn save_head(repo: &Repo, entry: &Registered) -> Result<Option<String>, GitError> {
+fn save_head(repo: &Repo, entry: &Registered, undo: &mut Undo<'_>) -> Result<Option<String>, GitError> {
     let head = fs::read_to_string(entry.admin.join("HEAD")).unwrap_or_default();
     let Ok(id) = Oid::from_str(head.trim()) else { return Ok(None) };
     if !repo.has_object(id) || !repo.only_reached_by(id, "", None)? {
         return Ok(None);
     }
     let label = entry.directory.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-    repo.save(&label, id).map(Some)
+    save(repo, &label, id, undo).map(Some)
 }
 
-/// Whether the branch can be made or moved; its tip where it exists.
-pub(super) fn check(repo: &Repo, branch: Option<&str>, head: &Head) -> Result<Option<Oid>, IsolateError> {
+/// Whether the branch can be made or moved once `going` are gone; its tip where it exists.
+pub(super) fn check(
+    repo: &Repo,
+    branch: Option<&str>,
+    head: &Head,
+    going: &[Registered],
+) -> Result<Option<Oid>, IsolateError> {
     let Some(branch) = branch else {
         return if head.id.is_none() { Err(IsolateError::DetachedUnborn) } else { Ok(None) };
     };
     let short = || branch.trim_start_matches("refs/heads/").to_owned();
-    if let Some(found) = uses_of(repo, branch)?.into_iter().next() {
+    let goes = |admin: &Path| going.iter().any(|entry| entry.admin == admin);
+    let mut uses = uses_of(repo, branch)?.into_iter();
+    if let Some(found) = uses.find(|u| u.entry.as_ref().is_none_or(|e| !goes(&e.admin))) {
         return Err(IsolateError::BranchInUse { branch: short(), how: found.how, place: found.place });
     }
     if let Some(other) = repo.ref_in_the_way(branch)? {

@@ -86,7 +86,7 @@ pub struct Isolation {
     pub left_out: Vec<PathBuf>,
     /// Files that went on changing while they were copied.
     pub unsteady: Vec<PathBuf>,
-    /// Untracked files over 32 MiB, which are not in the base.
+    /// Untracked files over 32 MiB or closed to their owner, which are not in the base.
     pub base_omitted: Vec<PathBuf>,
     /// Refs under `refs/isofold/saved/` that keep commits which would have become unreachable.
     pub saved: Vec<String>,
@@ -206,10 +206,10 @@ fn run(
         _ => None,
     };
     let mut undo = Undo::new(&repo);
-    let (admin, old_tip, mut saved) = {
+    let (admin, old_tip, going) = {
         let registry = registry_lock(&repo, &mut undo, control)?;
-        let mut saved = branch::make_room(&repo, branch.as_deref(), &places.child)?;
-        let old_tip = branch::check(&repo, branch.as_deref(), &head)?;
+        let going = branch::replaceable(&repo, branch.as_deref(), &places.child)?;
+        let old_tip = branch::check(&repo, branch.as_deref(), &head, &going)?;
         let record = ChildRecord {
             state: State::Making,
             id: request.id.clone(),
@@ -221,9 +221,8 @@ fn run(
             owner: Owner::this(),
         };
         let admin = register(&repo, &record, &head, &mut undo)?;
-        saved.sort();
         drop(registry);
-        (admin, old_tip, saved)
+        (admin, old_tip, going)
     };
     let select = select::Selection::new(&repo, &index, head.id, options.excludes(), &places.child)?;
     let filled = fill::fill(&places.parent, &places.child, &select, LARGEST_IN_BASE, control)?;
@@ -244,17 +243,20 @@ fn run(
         fs::write(&child_index, index.with_stats(&stats)).map_err(GitError::io("cannot write", &child_index))?;
     }
     control.check().map_err(GitError::from)?;
-    base.quarantine.release()?;
+    let mut saved = Vec::new();
     if let (Some(branch), Some(to)) = (&branch, head.id) {
         if let Some(old) = old_tip.filter(|old| *old != to)
-            && repo.only_reached_by(old, branch, Some(to))? {
-                saved.push(repo.save(branch.trim_start_matches("refs/heads/"), old)?);
-            }
+            && repo.only_reached_by(old, branch, Some(to))?
+        {
+            saved.push(branch::save(&repo, branch.trim_start_matches("refs/heads/"), old, &mut undo)?);
+        }
         if old_tip != Some(to) {
             repo.move_branch(branch, old_tip, to, "isofold: isolate")?;
             undo.branch(branch.clone(), old_tip);
         }
     }
+    // Only now: an isolation that could not have the branch leaves no objects either.
+    base.quarantine.release()?;
     let record = base.entry(places, &head, branch.as_deref());
     crate::records::forget_bases_of(&repo, &places.child)?;
     let recorded = record.record(&repo)?;
@@ -263,6 +265,8 @@ fn run(
         .ok_or_else(|| GitError::Format { what: format!("the record in {}", show(&admin)) })?;
     ready.state = State::Ready;
     ready.write(&admin)?;
+    saved.extend(branch::replace(&repo, &going, &places.child, &mut undo)?);
+    saved.sort();
     let locked = admin.join("locked");
     fs::remove_file(&locked).map_err(GitError::io("cannot remove", &locked))?;
     undo.disarm();

@@ -110,7 +110,7 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
     let _lock = lock(&admin, Hold::Exclusive, patience, control)?.ok_or_else(|| IsolateError::Busy(real.clone()))?;
     let mut saved = Vec::new();
     if !resuming {
-        saved = settle(&repo, &real, record.as_ref(), force, control)?;
+        saved = settle(&repo, &real, force, control)?;
         let mut record = record.unwrap_or_else(|| ChildRecord {
             state: State::Removing,
             id: None,
@@ -156,18 +156,12 @@ fn take_away(child: &Path) -> Result<(), IsolateError> {
 
 /// Proves that nothing loose is there or, with force, saves it; commits that only this worktree
 /// reaches are always saved.
-fn settle(
-    repo: &Repo,
-    child: &Path,
-    record: Option<&ChildRecord>,
-    force: bool,
-    control: &Control,
-) -> Result<Vec<String>, Stopped> {
+fn settle(repo: &Repo, child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stopped> {
     let head = repo.head()?;
     let label = child.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let quarantine = Quarantine::new(repo)?;
     let snapshot = snapshot(repo.place(), &Rules::default(), &quarantine.store(), control)?;
-    let clean = known_trees(repo, child, record, head.id)?;
+    let clean = known_trees(repo, child, head.id)?;
     let submodules: Vec<String> =
         snapshot.not_folded.iter().filter(|n| n.why.contains("submodule")).map(|n| show(as_path(&n.path))).collect();
     let loose = !clean.contains(&snapshot.tree);
@@ -198,25 +192,18 @@ fn settle(
         quarantine.release()?;
         saved.push(repo.save(&label, commit)?);
     } else if let (None, Some(id)) = (&head.branch, head.id)
-        && repo.only_reached_by(id, "", None)? {
-            saved.push(repo.save(&label, id)?);
-        }
+        && repo.only_reached_by(id, "", None)?
+    {
+        saved.push(repo.save(&label, id)?);
+    }
     Ok(saved)
 }
 
 /// The trees that a Child may be and hold no loose work: its base as far as that was folded or never
 /// changed, and its HEAD.
-fn known_trees(
-    repo: &Repo,
-    child: &Path,
-    record: Option<&ChildRecord>,
-    head: Option<Oid>,
-) -> Result<Vec<Oid>, IsolateError> {
+fn known_trees(repo: &Repo, child: &Path, head: Option<Oid>) -> Result<Vec<Oid>, IsolateError> {
     let mut trees = Vec::new();
-    if let Some(record) = record {
-        let entries = BaseEntry::of_pair(repo, &record.parent, child)?;
-        trees.extend(entries.first().map(|newest| newest.tree));
-    }
+    trees.extend(BaseEntry::newest_of_child(repo, child)?.map(|newest| newest.tree));
     trees.push(repo.head_tree(head)?);
     Ok(trees)
 }

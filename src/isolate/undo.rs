@@ -18,6 +18,7 @@ enum Made {
         before: Option<Oid>,
     },
     Base(String),
+    Saved(String),
 }
 
 /// Undoes on drop, in reverse order, unless disarmed.
@@ -55,6 +56,10 @@ impl<'repo> Undo<'repo> {
         self.made.push(Made::Base(name));
     }
 
+    pub(super) fn saved(&mut self, name: String) {
+        self.made.push(Made::Saved(name));
+    }
+
     pub(super) fn disarm(mut self) {
         self.made.clear();
     }
@@ -71,6 +76,7 @@ impl Drop for Undo<'_> {
                 Made::Child(path) => remove_tree(&path).err().map(|e| e.to_string()),
                 Made::Admin(path) => worktrees::unregister(self.repo.common_dir(), &path).err().map(|e| e.to_string()),
                 Made::Branch { name, before } => self.repo.restore_branch(&name, before).err().map(|e| e.to_string()),
+                Made::Saved(name) => self.repo.remove_ref(&name).err().map(|e| e.to_string()),
                 Made::Base(name) => records::forget(self.repo, &name).err().map(|e| e.to_string()),
             };
             if let Some(what) = what.filter(|what| !what.is_empty()) {

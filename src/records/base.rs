@@ -15,7 +15,8 @@ use crate::git::{GitError, Oid};
 /// One base entry of a pair of directories.
 #[derive(Debug, Clone)]
 pub(crate) struct BaseEntry {
-    /// The two directories, in no order that matters.
+    /// The two directories: first the one that was isolated from or folded into. Which is which does
+    /// not matter to the next fold.
     pub(crate) pair: [PathBuf; 2],
     /// The snapshot that both sides started from, as a commit.
     pub(crate) base: Oid,
@@ -90,6 +91,13 @@ impl BaseEntry {
             .collect();
         entries.sort_by_key(|e| std::cmp::Reverse(e.sequence));
         Ok(entries)
+    }
+
+    /// The newest entry of an isolation of `child`, or of a fold of it into whatever directory. Entries
+    /// in which it was the Parent say nothing about its own loose work.
+    pub(crate) fn newest_of_child(repo: &Repo, child: &Path) -> Result<Option<Self>, GitError> {
+        let entries = all(repo)?.into_iter().map(|(_, entry)| entry);
+        Ok(entries.filter(|entry| entry.pair[1] == child).max_by_key(|entry| entry.sequence))
     }
 
     /// A sequence number after all that exist.
