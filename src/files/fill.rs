@@ -70,8 +70,8 @@ pub(crate) struct Filled {
     /// Files that went on changing while they were copied.
     pub(crate) unsteady: Vec<Vec<u8>>,
     pub(crate) tracked: Vec<TrackedCopy>,
-    /// Untracked files over the size that was asked about, with their sizes.
-    pub(crate) large_untracked: Vec<Vec<u8>>,
+    /// Untracked files over the size that was asked about, or closed to their owner.
+    pub(crate) unstored: Vec<Vec<u8>>,
 }
 
 impl Filled {
@@ -86,7 +86,7 @@ impl Filled {
         self.left_out.extend(other.left_out);
         self.unsteady.extend(other.unsteady);
         self.tracked.extend(other.tracked);
-        self.large_untracked.extend(other.large_untracked);
+        self.unstored.extend(other.unstored);
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn fill(
     if let Some((path, error)) = shared.late_error.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(FilesError::io("cannot finish the directory", &to.join(as_path(&path)))(error.into()));
     }
-    for list in [&mut filled.skipped, &mut filled.left_out, &mut filled.unsteady, &mut filled.large_untracked] {
+    for list in [&mut filled.skipped, &mut filled.left_out, &mut filled.unsteady, &mut filled.unstored] {
         list.sort();
     }
     Ok(filled)
@@ -351,8 +351,11 @@ impl Shared<'_> {
             let Copied { source, copy, steady, .. } = done;
             match self.select.position(&path) {
                 Some(position) => filled.tracked.push(TrackedCopy { position, source, copy, steady }),
-                None if u64::try_from(copy.st_size).unwrap_or(0) > self.large => {
-                    filled.large_untracked.push(path.clone());
+                // What its owner may not read git can't store.
+                None if u64::try_from(copy.st_size).unwrap_or(0) > self.large
+                    || !Mode::from_raw_mode(copy.st_mode).contains(Mode::RUSR) =>
+                {
+                    filled.unstored.push(path.clone());
                 }
                 None => {}
             }

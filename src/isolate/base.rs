@@ -30,7 +30,7 @@ pub(super) fn take(
     control: &Control,
 ) -> Result<Base, IsolateError> {
     let quarantine = Quarantine::new(repo)?;
-    let rules = Rules { large: &filled.large_untracked, ..Rules::default() };
+    let rules = Rules { large: &filled.unstored, ..Rules::default() };
     let snapshot = snapshot(child.place(), &rules, &quarantine.store(), control)?;
     let head_tree = repo.head_tree(head.id)?;
     let commit = match head.id {

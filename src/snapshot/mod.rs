@@ -21,7 +21,7 @@ pub(crate) struct Rules<'a> {
     pub(crate) leave_out: Option<&'a Excludes>,
     /// Paths that are taken in even where an ignore rule matches them, if they are untracked files.
     pub(crate) keep: &'a [Vec<u8>],
-    /// Untracked paths that stay out because they are too large; named in [`Snapshot::omitted`].
+    /// Untracked paths that stay out because they are too large or closed; named in [`Snapshot::omitted`].
     pub(crate) large: &'a [Vec<u8>],
 }
 
