@@ -39,9 +39,10 @@ impl ChildSide {
             return Err(not("its .git changed meanwhile"));
         }
         if let Some(record) = ChildRecord::read(&git_dir)?
-            && record.state != State::Ready {
-                return Err(FoldError::Incomplete(child.to_owned()));
-            }
+            && record.state != State::Ready
+        {
+            return Err(FoldError::Incomplete(child.to_owned()));
+        }
         Ok(Self { repo })
     }
 

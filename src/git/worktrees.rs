@@ -82,13 +82,14 @@ pub(crate) fn uses_of(repo: &Repo, branch: &str) -> Result<Vec<Use>, GitError> {
     let common = repo.common_dir();
     let mut uses = Vec::new();
     if !repo.config_bool("core.bare", false)?
-        && let Some(how) = holds(common, branch) {
-            let place = match common.parent() {
-                Some(parent) if common.file_name() == Some(OsStr::new(".git")) => parent.to_owned(),
-                _ => common.to_owned(),
-            };
-            uses.push(Use { place, entry: None, how });
-        }
+        && let Some(how) = holds(common, branch)
+    {
+        let place = match common.parent() {
+            Some(parent) if common.file_name() == Some(OsStr::new(".git")) => parent.to_owned(),
+            _ => common.to_owned(),
+        };
+        uses.push(Use { place, entry: None, how });
+    }
     for entry in registered(common)? {
         if let Some(how) = holds(&entry.admin, branch) {
             uses.push(Use { place: entry.directory.clone(), entry: Some(entry), how });

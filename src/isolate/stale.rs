@@ -13,7 +13,8 @@ pub(super) fn clear(child: &Path) {
     let Some(admin) = admin_of_git_file(&child.join(".git")).and_then(|admin| fs::canonicalize(admin).ok()) else {
         return;
     };
-    let Some(common) = admin.parent().filter(|p| p.file_name().is_some_and(|n| n == "worktrees")).and_then(Path::parent)
+    let Some(common) =
+        admin.parent().filter(|p| p.file_name().is_some_and(|n| n == "worktrees")).and_then(Path::parent)
     else {
         return;
     };

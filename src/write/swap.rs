@@ -219,10 +219,7 @@ impl<'a> Swap<'a> {
     /// Removes one directory if it is empty.
     fn remove_directory(&mut self, path: &Path) -> Result<(), WriteError> {
         let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
-        let time = |seconds, nanoseconds: i64| rustix::fs::Timespec {
-            tv_sec: seconds,
-            tv_nsec: nanoseconds,
-        };
+        let time = |seconds, nanoseconds: i64| rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
         let times = rustix::fs::Timestamps {
             last_access: time(meta.atime(), meta.atime_nsec()),
             last_modification: time(meta.mtime(), meta.mtime_nsec()),
@@ -315,9 +312,10 @@ impl<'a> Swap<'a> {
 impl Drop for Swap<'_> {
     fn drop(&mut self) {
         if !self.finished
-            && let Err(error) = self.put_back() {
-                tracing::error!(%error, "the directory could not be put back");
-            }
+            && let Err(error) = self.put_back()
+        {
+            tracing::error!(%error, "the directory could not be put back");
+        }
     }
 }
 
