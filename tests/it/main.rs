@@ -2,5 +2,9 @@
 
 mod support;
 
+mod cli_fold;
+mod cli_isolate;
+mod cli_misc;
+mod cli_remove;
 mod smoke;
 mod vectors;

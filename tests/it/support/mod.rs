@@ -1,5 +1,7 @@
 //! Sandboxes for tests: a temporary directory, a hermetic git, the program under test.
 
+pub(crate) mod host;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs;
@@ -132,8 +134,8 @@ impl Sandbox {
     /// that ignores `*.log` and `ignored/`.
     pub(crate) fn repo(&self, name: &str) -> PathBuf {
         let repo = self.empty_repo(name);
-        write(&repo, "a", &lines(&[]));
-        write(&repo, "b", &lines(&[]));
+        write(&repo, "a", lines(&[]));
+        write(&repo, "b", lines(&[]));
         write(&repo, "dir/c", "c\n");
         write(&repo, ".gitignore", "*.log\nignored/\n");
         self.commit_all(&repo, "start");
@@ -264,7 +266,7 @@ fn collect(root: &Path, directory: &Path, rows: &mut Vec<String>) {
         let meta = fs::symlink_metadata(&path).expect("a stat");
         let kind = meta.file_type();
         let what = if kind.is_symlink() {
-            format!("link {:?}", fs::read_link(&path).expect("a target"))
+            format!("link {}", fs::read_link(&path).expect("a target").as_os_str().as_bytes().escape_ascii())
         } else if kind.is_dir() {
             "directory".to_owned()
         } else if kind.is_file() {
