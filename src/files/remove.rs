@@ -24,6 +24,19 @@ pub(crate) fn remove_tree(directory: &Path) -> Result<(), FilesError> {
     }
 }
 
+/// Lets the owner read every regular file below `directory`, so that it can be saved before it goes.
+pub(crate) fn open_files(directory: &Path) {
+    for entry in walkdir::WalkDir::new(directory).into_iter().filter_map(Result::ok) {
+        let Some(mode) = entry.metadata().ok().filter(fs::Metadata::is_file).map(|meta| meta.permissions().mode())
+        else {
+            continue;
+        };
+        if mode & 0o400 == 0 {
+            let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(mode | 0o400));
+        }
+    }
+}
+
 /// Gives the owner every right on `directory` and the directories below. What can't be changed is
 /// left to the removal to report.
 fn open_up(directory: &Path) {

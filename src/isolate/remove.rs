@@ -7,7 +7,7 @@ use super::IsolateError;
 use crate::control::{Control, Stop};
 use crate::files::as_path;
 use crate::files::lock::{Hold, lock};
-use crate::files::remove::remove_tree;
+use crate::files::remove::{open_files, remove_tree};
 use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
@@ -110,6 +110,9 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
     let _lock = lock(&admin, Hold::Exclusive, patience, control)?.ok_or_else(|| IsolateError::Busy(real.clone()))?;
     let mut saved = Vec::new();
     if !resuming {
+        if force {
+            open_files(&real);
+        }
         saved = settle(&repo, &real, force, control)?;
         let mut record = record.unwrap_or_else(|| ChildRecord {
             state: State::Removing,

@@ -239,6 +239,21 @@ fn closed_directories_and_files_are_removed() {
 }
 
 #[test]
+fn a_closed_file_is_saved_with_force() {
+    let sandbox = Sandbox::new();
+    let (parent, child) = pair(&sandbox);
+    write(&child, "closed", "work\n");
+    sandbox.give_all_away();
+    fs::set_permissions(child.join("closed"), fs::Permissions::from_mode(0o000)).expect("a mode");
+    let mut command = sandbox.unprivileged();
+    command.args(["remove", "--force", "--child", text(&child)]);
+    let run = Run::of_command(&mut command).expect("removed", 0);
+    let name = run.last()["saved"][0].as_str().expect("a ref").to_owned();
+    assert_eq!(sandbox.git(&parent, &["show", &format!("{name}:closed")]), "work");
+    gone(&sandbox, &parent, &child);
+}
+
+#[test]
 fn links_are_never_followed() {
     let sandbox = Sandbox::new();
     let (parent, child) = pair(&sandbox);
