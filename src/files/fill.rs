@@ -5,18 +5,17 @@ use std::ffi::{CStr, CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FileType, Mode, Stat, Timestamps};
 use rustix::io::Errno;
 
 use super::copy::{Copied, Copier, CopyError, OMIT, link, modified};
+use super::queue::Queue;
 use super::walk::{Entry, entries, open_directory};
 use super::{FilesError, as_path, join};
 use crate::control::Control;
 
-/// More bring nothing (docs/measurements.md).
-const WORKERS: usize = 2;
 /// Files of one directory that one worker takes at a time.
 const CHUNK: usize = 32;
 
@@ -40,6 +39,9 @@ pub(crate) trait Select: Sync {
 
     /// Whether a directory, now open, is no part of this work tree: another work tree, a git directory.
     fn is_foreign(&self, path: &[u8], stat: &Stat, entries: &[Entry], directory: &OwnedFd) -> bool;
+
+    /// Whether a file is tracked, or anything in a directory.
+    fn holds_tracked(&self, path: &[u8], kind: FileType) -> bool;
 
     /// The place of a tracked path in the caller's own list.
     fn position(&self, path: &[u8]) -> Option<usize>;
@@ -72,6 +74,8 @@ pub(crate) struct Filled {
     pub(crate) tracked: Vec<TrackedCopy>,
     /// Untracked files over the size that was asked about, or closed to their owner.
     pub(crate) unstored: Vec<Vec<u8>>,
+    /// The topmost untracked files, links and directories (`true`).
+    pub(crate) untracked: Vec<(Vec<u8>, bool)>,
 }
 
 impl Filled {
@@ -87,6 +91,7 @@ impl Filled {
         self.unsteady.extend(other.unsteady);
         self.tracked.extend(other.tracked);
         self.unstored.extend(other.unstored);
+        self.untracked.extend(other.untracked);
     }
 }
 
@@ -114,8 +119,6 @@ pub(crate) fn fill(
         large,
         control,
         copier: Copier::new(&target, control),
-        queue: Mutex::new(Queue::default()),
-        wake: Condvar::new(),
         late_error: Arc::new(Mutex::new(None)),
     };
     let root = Arc::new(Node {
@@ -124,25 +127,25 @@ pub(crate) fn fill(
         path: Vec::new(),
         meta: stat,
         tracked_only: false,
+        holds_tracked: true,
         parent: None,
         late_error: shared.late_error.clone(),
     });
     let found = entries(&root.source).map_err(|e| shared.source_error(&root.path, e))?;
     let mut filled = Filled::default();
-    shared.sort_in(&root, found, &mut filled);
+    let tasks = shared.sort_in(&root, found, &mut filled);
     drop(root);
-    let parts: Vec<Filled> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(|| shared.work())).collect();
-        workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect()
-    });
+    let parts = Tasks::run(tasks, |queue, task, part: &mut Part| match task {
+        Task::Directory { above, name, tracked_only } => {
+            let tasks = shared.directory(&above, &name, tracked_only, &mut part.filled)?;
+            queue.push(tasks);
+            Ok(())
+        }
+        Task::Files { of, entries } => shared.files(&of, &entries, &mut part.filled, &mut part.buffer),
+    })?;
     for part in parts {
-        filled.absorb(part);
+        filled.absorb(part.filled);
     }
-    let mut queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(error) = queue.error.take() {
-        return Err(error);
-    }
-    drop(queue);
     if let Some((path, error)) = shared.late_error.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(FilesError::io("cannot finish the directory", &to.join(as_path(&path)))(error.into()));
     }
@@ -163,6 +166,7 @@ struct Node {
     path: Vec<u8>,
     meta: Stat,
     tracked_only: bool,
+    holds_tracked: bool,
     #[allow(dead_code, reason = "keeps the directory above unfinished")]
     parent: Option<Arc<Node>>,
     late_error: LateError,
@@ -185,11 +189,13 @@ enum Task {
     Files { of: Arc<Node>, entries: Vec<Entry> },
 }
 
+type Tasks = Queue<Task, FilesError>;
+
+/// What one worker did, and its buffer.
 #[derive(Default)]
-struct Queue {
-    tasks: Vec<Task>,
-    busy: usize,
-    error: Option<FilesError>,
+struct Part {
+    filled: Filled,
+    buffer: Vec<u8>,
 }
 
 struct Shared<'a> {
@@ -199,79 +205,28 @@ struct Shared<'a> {
     large: u64,
     control: &'a Control,
     copier: Copier<'a>,
-    queue: Mutex<Queue>,
-    wake: Condvar,
     late_error: LateError,
 }
 
 impl Shared<'_> {
-    fn work(&self) -> Filled {
-        let mut filled = Filled::default();
-        let mut buffer = Vec::new();
-        while let Some(task) = self.next() {
-            let result = match task {
-                Task::Directory { above, name, tracked_only } => {
-                    self.directory(&above, &name, tracked_only, &mut filled)
-                }
-                Task::Files { of, entries } => self.files(&of, &entries, &mut filled, &mut buffer),
-            };
-            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            queue.busy -= 1;
-            if let Err(error) = result {
-                queue.error.get_or_insert(error);
-            }
-            if queue.error.is_some() {
-                queue.tasks.clear();
-            }
-            if queue.busy == 0 && queue.tasks.is_empty() {
-                self.wake.notify_all();
-            }
-        }
-        filled
-    }
-
-    /// The next task; `None` when all is done or lost.
-    fn next(&self) -> Option<Task> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(task) = queue.tasks.pop() {
-                queue.busy += 1;
-                return Some(task);
-            }
-            if queue.busy == 0 {
-                return None;
-            }
-            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn push(&self, tasks: Vec<Task>) {
-        if tasks.is_empty() {
-            return;
-        }
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.tasks.extend(tasks);
-        self.wake.notify_all();
-    }
-
     fn directory(
         &self,
         above: &Arc<Node>,
         name: &CStr,
         tracked_only: bool,
         filled: &mut Filled,
-    ) -> Result<(), FilesError> {
+    ) -> Result<Vec<Task>, FilesError> {
         self.control.check()?;
         let path = join(&above.path, name.to_bytes());
         let source = match open_directory(&above.source, name) {
             Ok(source) => source,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Vec::new()),
             Err(error) => return Err(self.source_error(&path, error)),
         };
         let meta = rustix::fs::fstat(&source).map_err(|e| self.source_error(&path, e))?;
         let found = entries(&source).map_err(|e| self.source_error(&path, e))?;
         if self.select.is_foreign(&path, &meta, &found, &source) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let made = rustix::fs::mkdirat(&above.target, name, Mode::from_raw_mode(0o700))
             .and_then(|()| open_directory(&above.target, name));
@@ -280,18 +235,18 @@ impl Shared<'_> {
         let node = Arc::new(Node {
             source,
             target,
+            holds_tracked: above.holds_tracked && self.select.holds_tracked(&path, FileType::Directory),
             path,
             meta,
             tracked_only,
             parent: Some(above.clone()),
             late_error: self.late_error.clone(),
         });
-        self.sort_in(&node, found, filled);
-        Ok(())
+        Ok(self.sort_in(&node, found, filled))
     }
 
     /// Turns the entries of a directory into tasks.
-    fn sort_in(&self, node: &Arc<Node>, found: Vec<Entry>, filled: &mut Filled) {
+    fn sort_in(&self, node: &Arc<Node>, found: Vec<Entry>, filled: &mut Filled) -> Vec<Task> {
         let mut tasks = Vec::new();
         let mut files = Vec::new();
         for entry in found {
@@ -306,6 +261,9 @@ impl Shared<'_> {
                 }
                 Verdict::Pass => continue,
             };
+            if node.holds_tracked && !self.select.holds_tracked(&path, entry.kind) {
+                filled.untracked.push((path.clone(), directory));
+            }
             match entry.kind {
                 FileType::Directory => {
                     tasks.push(Task::Directory { above: node.clone(), name: entry.name, tracked_only });
@@ -322,7 +280,7 @@ impl Shared<'_> {
             }
             tasks.push(Task::Files { of: node.clone(), entries });
         }
-        self.push(tasks);
+        tasks
     }
 
     fn files(&self, of: &Node, found: &[Entry], filled: &mut Filled, buffer: &mut Vec<u8>) -> Result<(), FilesError> {
@@ -379,16 +337,17 @@ impl Shared<'_> {
     }
 }
 
-/// The path of an open directory's entry, for reading small files through it.
-pub(crate) fn read_small_at(directory: impl AsFd, name: &CStr) -> Option<Vec<u8>> {
+/// The content of a regular file in an open directory, up to `limit` bytes; a link is not followed.
+pub(crate) fn read_at(directory: impl AsFd, name: &CStr, limit: u64) -> Option<Vec<u8>> {
+    use rustix::fs::OFlags;
     use std::io::Read;
-    let flags = rustix::fs::OFlags::RDONLY
-        | rustix::fs::OFlags::NOFOLLOW
-        | rustix::fs::OFlags::NONBLOCK
-        | rustix::fs::OFlags::CLOEXEC;
-    let file = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
     let mut bytes = Vec::new();
-    std::fs::File::from(file).take(64 * 1024).read_to_end(&mut bytes).ok()?;
+    file.take(limit).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 

@@ -21,7 +21,7 @@ use crate::git::{GitError, Oid, show};
 use crate::invocation::{self, Places};
 use crate::options::{Excludes, IsolationOptions, OPTIONS_FILE};
 use crate::records::{BaseEntry, ChildRecord};
-use crate::snapshot::{Rules, Snapshot, SnapshotError, snapshot};
+use crate::snapshot::{Rules, Setting, Snapshot, SnapshotError, snapshot};
 use crate::write::WriteError;
 use crate::write::index::IndexLock;
 
@@ -411,12 +411,13 @@ fn both(
         _ => Vec::new(),
     };
     let parent_rules = Rules { leave_out: Some(excludes), ..Rules::default() };
-    let child_rules = Rules { leave_out: (!isolated_here).then_some(excludes), keep: &keep, large: &[] };
+    let child_rules = Rules { leave_out: (!isolated_here).then_some(excludes), keep: &keep, omit: &[] };
     let store = quarantine.store();
+    let (our_setting, their_setting) = (Setting::of(repo)?, Setting::of(&child.repo)?);
     let (parent_place, child_place) = (repo.place(), child.repo.place());
     std::thread::scope(|scope| {
-        let theirs = scope.spawn(|| snapshot(child_place, &child_rules, &store, control));
-        let ours = snapshot(parent_place, &parent_rules, &store, control)?;
+        let theirs = scope.spawn(|| snapshot(child_place, &their_setting, &child_rules, None, &store, control));
+        let ours = snapshot(parent_place, &our_setting, &parent_rules, None, &store, control)?;
         let theirs = theirs.join().expect("a snapshot does not panic")?;
         Ok((ours, theirs))
     })

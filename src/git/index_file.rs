@@ -5,7 +5,7 @@
 //! gitformat-index(5), versions 2 to 4.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -241,6 +241,36 @@ impl IndexFile {
         }
         let checksum = bytes[limit..].iter().any(|b| *b != 0);
         Ok(Self { bytes, names, entries, end, kept, checksum, mtime })
+    }
+
+    /// Writes the file's own bytes to `path`, with the time of the original; nothing for an index
+    /// that is not there.
+    pub(crate) fn write_copy(&self, path: &Path) -> Result<(), GitError> {
+        if self.mtime == (0, 0) {
+            return Ok(());
+        }
+        let nanoseconds = u32::try_from(self.mtime.1).unwrap_or(0);
+        let since = std::time::Duration::new(u64::try_from(self.mtime.0).unwrap_or(0), nanoseconds);
+        let written = || -> std::io::Result<()> {
+            let mut file = File::create(path)?;
+            file.write_all(&self.bytes)?;
+            file.set_modified(std::time::UNIX_EPOCH + since)
+        };
+        written().map_err(GitError::io("cannot write", path))
+    }
+
+    /// The tree that the index says it is, where it knows.
+    pub(crate) fn cached_tree(&self) -> Option<Oid> {
+        let (_, body) = self.kept.iter().find(|(name, _)| name == b"TREE")?;
+        let body = &self.bytes[body.0..body.1];
+        // The root comes first: an empty path, the number of entries (-1: not known), of subtrees.
+        let line_end = body.iter().position(|b| *b == b'\n')?;
+        let line = std::str::from_utf8(body[..line_end].strip_prefix(b"\0")?).ok()?;
+        let (count, _) = line.split_once(' ')?;
+        if count.parse::<usize>().ok()? != self.entries.len() {
+            return None;
+        }
+        Oid::from_bytes(body.get(line_end + 1..line_end + 1 + HASH)?).ok()
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {

@@ -287,3 +287,45 @@ pub(crate) fn drop_settings(file: &Path, keys: &[&str]) -> Result<(), GitError> 
     }
     Ok(())
 }
+
+/// Whether `directory` is the root of a work tree of its own, with commits or without.
+pub(crate) fn is_repository(directory: &Path) -> bool {
+    let git = directory.join(".git");
+    match fs::symlink_metadata(&git) {
+        Ok(meta) if meta.is_dir() => {
+            git.join("HEAD").symlink_metadata().is_ok() && git.join("objects").is_dir() && git.join("refs").is_dir()
+        }
+        Ok(meta) if meta.is_file() => {
+            let target = super::worktrees::admin_of_git_file(&git);
+            target.is_some_and(|target| target.join("HEAD").symlink_metadata().is_ok())
+        }
+        _ => false,
+    }
+}
+
+/// Files of ignore rules beyond the directories' own, the first that decides wins. `None` where the
+/// environment names configuration that the library does not read.
+pub(crate) fn ignore_files(repo: &Repo) -> Result<Option<Vec<PathBuf>>, GitError> {
+    let outside = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
+    let outside = outside.iter().any(|name| std::env::var_os(name).is_some());
+    let mut files = vec![repo.common_dir().join("info/exclude")];
+    let act = || "cannot read the configuration core.excludesFile".to_owned();
+    let config = repo.library.config().act(act)?;
+    match config.get_path("core.excludesFile") {
+        Ok(path) if path.as_os_str().is_empty() => {}
+        Ok(path) if path.is_absolute() => files.push(path),
+        Ok(path) => files.push(repo.work_dir().join(path)),
+        Err(error) if error.code() == ErrorCode::NotFound => {
+            // git's own default (gitignore(5)).
+            let home = std::env::var_os("XDG_CONFIG_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
+            let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
+            files.extend(home.map(|home| home.join("git/ignore")));
+        }
+        Err(error) => return Err(error).act(act),
+    }
+    let only_system =
+        std::env::var_os("GIT_CONFIG_GLOBAL").is_none() && std::env::var_os("GIT_CONFIG_SYSTEM").is_none();
+    // Without a system-wide file, the variable that switches it off changes nothing.
+    let plain = !outside || (only_system && !Path::new("/etc/gitconfig").exists());
+    Ok(plain.then_some(files))
+}

@@ -5,11 +5,12 @@ use crate::control::Control;
 use crate::files::fill::Filled;
 use crate::git::Oid;
 use crate::git::identity::Identity;
+use crate::git::index_file::IndexStat;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::{Head, Repo};
 use crate::invocation::Places;
 use crate::records::BaseEntry;
-use crate::snapshot::{Rules, Snapshot, snapshot};
+use crate::snapshot::{Rules, Seen, Setting, Snapshot, snapshot};
 
 /// The subject of hidden base commits.
 const SUBJECT: &str = "isofold: the files as they were at isolation";
@@ -27,11 +28,22 @@ pub(super) fn take(
     child: &Repo,
     head: &Head,
     filled: &Filled,
+    stats: &[Option<IndexStat>],
     control: &Control,
 ) -> Result<Base, IsolateError> {
+    let mut seen = Seen {
+        clean: stats.iter().map(Option::is_some).collect(),
+        there: vec![false; stats.len()],
+        untracked: filled.untracked.clone(),
+    };
+    for tracked in &filled.tracked {
+        seen.there[tracked.position] = true;
+    }
+    seen.untracked.sort();
     let quarantine = Quarantine::new(repo)?;
-    let rules = Rules { large: &filled.unstored, ..Rules::default() };
-    let snapshot = snapshot(child.place(), &rules, &quarantine.store(), control)?;
+    let rules = Rules { omit: &filled.unstored, ..Rules::default() };
+    let setting = Setting::of(child)?;
+    let snapshot = snapshot(child.place(), &setting, &rules, Some(&seen), &quarantine.store(), control)?;
     let head_tree = repo.head_tree(head.id)?;
     let commit = match head.id {
         Some(id) if snapshot.tree == head_tree => id,

@@ -236,7 +236,7 @@ fn run(
         fs::write(&child_index, index.with_stats(&stats)).map_err(GitError::io("cannot write", &child_index))?;
     }
     let child = Repo::open(&places.child)?;
-    let base = base::take(&repo, &child, &head, &filled, control)?;
+    let base = base::take(&repo, &child, &head, &filled, &stats, control)?;
     if has_index {
         // What the base snapshot compared need not be compared again.
         let stats = refined(&index, stats, &base.snapshot.index);

@@ -16,7 +16,7 @@ use crate::git::worktrees::{self, admin_of_git_file, registered};
 use crate::git::{GitError, Oid, show};
 use crate::invocation;
 use crate::records::{BaseEntry, ChildRecord, State, forget_bases_of};
-use crate::snapshot::{Rules, snapshot};
+use crate::snapshot::{Rules, Setting, snapshot};
 
 /// What became of a removal.
 #[derive(Debug, Clone)]
@@ -163,7 +163,7 @@ fn settle(repo: &Repo, child: &Path, force: bool, control: &Control) -> Result<V
     let head = repo.head()?;
     let label = child.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let quarantine = Quarantine::new(repo)?;
-    let snapshot = snapshot(repo.place(), &Rules::default(), &quarantine.store(), control)?;
+    let snapshot = snapshot(repo.place(), &Setting::of(repo)?, &Rules::default(), None, &quarantine.store(), control)?;
     let clean = known_trees(repo, child, head.id)?;
     let submodules: Vec<String> =
         snapshot.not_folded.iter().filter(|n| n.why.contains("submodule")).map(|n| show(as_path(&n.path))).collect();

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Stat};
 
 use super::IsolateError;
 use crate::files::as_path;
-use crate::files::fill::{Select, Verdict, read_small_at, to_path};
+use crate::files::fill::{Select, Verdict, read_at, to_path};
 use crate::files::walk::Entry;
 use crate::git::Oid;
 use crate::git::index_file::IndexFile;
@@ -111,10 +111,14 @@ impl Select for Selection<'_> {
         if !has_git_file {
             return false;
         }
-        let Some(text) = read_small_at(directory, c".git") else { return false };
+        let Some(text) = read_at(directory, c".git", 64 * 1024) else { return false };
         let Some(target) = text.strip_prefix(b"gitdir:") else { return false };
         let target = self.root.join(as_path(path)).join(to_path(target.trim_ascii()));
         fs::canonicalize(target).is_ok_and(|target| target.starts_with(&self.registry))
+    }
+
+    fn holds_tracked(&self, path: &[u8], kind: FileType) -> bool {
+        self.index.position(path).is_some() || (kind == FileType::Directory && self.index.has_below(path))
     }
 
     fn position(&self, path: &[u8]) -> Option<usize> {

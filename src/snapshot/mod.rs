@@ -1,18 +1,32 @@
 //! Snapshot: a directory as a tree, exactly as `git add -A --sparse && git write-tree` would make
 //! it through a copy of the directory's index.
 //!
-//! What is not part of one: other worktrees of the repository, untracked nested repositories,
-//! `.isofold/`, and what the caller's [`Rules`] leave out. The index itself is never written.
+//! [`scan`] finds in one walk what may differ from the index and what is new; git stores just that.
+//! Where the scan can't judge, git does all of it ([`program`]). What is not part of a snapshot:
+//! other worktrees of the repository, untracked nested repositories, `.isofold/`, and what the
+//! caller's [`Rules`] leave out. The index itself is never written.
 
+mod ignore;
 mod program;
+mod scan;
+mod store;
 mod unseen;
+mod wildmatch;
+
+use std::fs;
+use std::sync::Arc;
 
 use crate::control::{Control, Stop};
+use crate::files::{FilesError, as_path};
 use crate::git::index_file::IndexFile;
 use crate::git::quarantine::Store;
-use crate::git::repository::Place;
-use crate::git::{GitError, Oid};
+use crate::git::repository::{Place, Repo, ignore_files};
+use crate::git::worktrees::admin_of_git_file;
+use crate::git::{GitError, Oid, show};
 use crate::options::Excludes;
+
+use ignore::Ignore;
+use scan::{Ground, Scanned};
 
 /// What a snapshot leaves out or takes in beyond git's own rules.
 #[derive(Debug, Clone, Default)]
@@ -21,8 +35,19 @@ pub(crate) struct Rules<'a> {
     pub(crate) leave_out: Option<&'a Excludes>,
     /// Paths that are taken in even where an ignore rule matches them, if they are untracked files.
     pub(crate) keep: &'a [Vec<u8>],
-    /// Untracked paths that stay out because they are too large or closed; named in [`Snapshot::omitted`].
-    pub(crate) large: &'a [Vec<u8>],
+    /// Untracked paths that stay out; named in [`Snapshot::omitted`].
+    pub(crate) omit: &'a [Vec<u8>],
+}
+
+/// What the caller has seen of the directory already.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// Positions in the index of files that are proven to be what it says.
+    pub(crate) clean: Vec<bool>,
+    /// Positions in the index whose file is there.
+    pub(crate) there: Vec<bool>,
+    /// The topmost untracked paths; `true` for a directory.
+    pub(crate) untracked: Vec<(Vec<u8>, bool)>,
 }
 
 /// A directory as a tree.
@@ -30,12 +55,12 @@ pub(crate) struct Rules<'a> {
 pub(crate) struct Snapshot {
     pub(crate) tree: Oid,
     /// The index that the tree was written from.
-    pub(crate) index: IndexFile,
+    pub(crate) index: Arc<IndexFile>,
     /// The directory's own index as it was when the snapshot began.
-    pub(crate) before: IndexFile,
+    pub(crate) before: Arc<IndexFile>,
     /// Untracked paths that the rules left out.
     pub(crate) left_out: Vec<Vec<u8>>,
-    /// Untracked paths that were too large.
+    /// Untracked paths that the rules omit.
     pub(crate) omitted: Vec<Vec<u8>>,
     /// What a snapshot can't see or does not take, each with the reason.
     pub(crate) not_folded: Vec<NotFolded>,
@@ -44,6 +69,9 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Paths of the snapshot that are not in the directory's own index.
     pub(crate) fn untracked(&self) -> Vec<Vec<u8>> {
+        if Arc::ptr_eq(&self.index, &self.before) {
+            return Vec::new();
+        }
         let paths = self.index.entries().iter().map(|entry| self.index.path(entry));
         paths.filter(|path| self.before.position(path).is_none()).map(<[u8]>::to_vec).collect()
     }
@@ -63,23 +91,153 @@ pub(crate) enum SnapshotError {
     Unmerged { place: String, paths: String },
     #[error("{place} can't be snapshotted: {source}")]
     Git { place: String, source: GitError },
+    #[error(transparent)]
+    Files(#[from] FilesError),
 }
 
 impl SnapshotError {
     pub(crate) fn stop(&self) -> Option<Stop> {
         match self {
             Self::Git { source, .. } => source.stop(),
+            Self::Files(error) => error.stop(),
             Self::Unmerged { .. } => None,
         }
     }
 }
 
-/// Takes a snapshot of the work tree at `place`; its objects go to `store`.
+/// What has to be known of a repository before its work trees are snapshotted.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    /// Ignore files beyond the directories' own; `None` where only git knows them.
+    ignore_files: Option<Vec<std::path::PathBuf>>,
+    casefold: bool,
+    file_mode: bool,
+    /// Git clears and sets flags of its own in sparse checkouts.
+    sparse: bool,
+}
+
+impl Setting {
+    /// Reads the configuration that the work tree of `repo` is under.
+    pub(crate) fn of(repo: &Repo) -> Result<Self, GitError> {
+        Ok(Self {
+            ignore_files: ignore_files(repo)?,
+            casefold: repo.config_bool("core.ignoreCase", false)?,
+            file_mode: repo.config_bool("core.fileMode", true)?,
+            sparse: repo.config_bool("core.sparseCheckout", false)?,
+        })
+    }
+}
+
+/// Takes a snapshot of the work tree at `place`; its objects go to `store`. What the caller has
+/// `seen` is not looked at again.
 pub(crate) fn snapshot(
     place: &Place,
+    setting: &Setting,
     rules: &Rules<'_>,
+    seen: Option<&Seen>,
     store: &Store,
     control: &Control,
 ) -> Result<Snapshot, SnapshotError> {
-    program::snapshot(place, rules, store, control)
+    let failed = |source| SnapshotError::Git { place: show(&place.work_dir), source };
+    let before = Arc::new(IndexFile::read(&place.index_path()).map_err(failed)?);
+    let unmerged = before.unmerged();
+    if !unmerged.is_empty() {
+        let paths: Vec<String> = unmerged.iter().take(5).map(|p| show(as_path(p))).collect();
+        return Err(SnapshotError::Unmerged { place: show(&place.work_dir), paths: paths.join(", ") });
+    }
+    let mut work = Work::new(place, rules);
+    let scanned = match &setting.ignore_files {
+        Some(files) if !setting.sparse && !hidden_rules(&before) => {
+            let files: Vec<&std::path::Path> = files.iter().map(std::path::PathBuf::as_path).collect();
+            let ignore = Ignore::new(&files, setting.casefold);
+            let ground = Ground {
+                root: &place.work_dir,
+                index: &before,
+                ignore: &ignore,
+                file_mode: setting.file_mode,
+                control,
+            };
+            let scanned = match seen {
+                Some(seen) => seen_before(&ground, seen)?,
+                None => scan::scan(&ground)?,
+            };
+            Some(scanned).filter(|scanned| !scanned.strange)
+        }
+        _ => None,
+    };
+    let (tree, index) = match scanned {
+        Some(scanned) => store::changes(&mut work, &before, scanned, store, control).map_err(failed)?,
+        None => store::everything(&mut work, &before, store, control).map_err(failed)?,
+    };
+    work.not_folded.extend(unseen::unseen(place, &index).map_err(failed)?);
+    let Work { left_out, omitted, not_folded, .. } = work;
+    Ok(Snapshot { tree, index, before, left_out, omitted, not_folded })
+}
+
+/// Whether an ignore file is not on the disk by the index's word: git reads it from the index then.
+fn hidden_rules(index: &IndexFile) -> bool {
+    index.entries().iter().any(|e| e.skip_worktree() && index.path(e).ends_with(b".gitignore"))
+}
+
+/// What a caller's own walk and a scan of the untracked paths it met say together.
+fn seen_before(ground: &Ground<'_>, seen: &Seen) -> Result<Scanned, FilesError> {
+    let mut scanned = scan::scan_untracked(ground, &seen.untracked)?;
+    for (at, entry) in ground.index.entries().iter().enumerate() {
+        let path = || ground.index.path(entry).to_vec();
+        if entry.flagged() || seen.clean[at] {
+            continue;
+        }
+        if seen.there[at] {
+            scanned.changed.push(path());
+        } else if entry.mode == crate::git::tree::MODE_GITLINK {
+            let full = ground.root.join(as_path(ground.index.path(entry)));
+            match fs::symlink_metadata(&full) {
+                Ok(meta) if meta.is_dir() => scanned.changed.push(path()),
+                _ => scanned.gone.push(path()),
+            }
+        } else {
+            scanned.gone.push(path());
+        }
+    }
+    Ok(scanned)
+}
+
+/// A snapshot under way: what the rules say, and what was passed over.
+struct Work<'a> {
+    place: &'a Place,
+    rules: &'a Rules<'a>,
+    left_out: Vec<Vec<u8>>,
+    omitted: Vec<Vec<u8>>,
+    not_folded: Vec<NotFolded>,
+    nested: Vec<Vec<u8>>,
+}
+
+impl<'a> Work<'a> {
+    fn new(place: &'a Place, rules: &'a Rules<'a>) -> Self {
+        let (left_out, omitted, not_folded, nested) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { place, rules, left_out, omitted, not_folded, nested }
+    }
+
+    /// Whether an untracked path is taken; one that is not is noted.
+    fn takes(&mut self, path: &[u8]) -> bool {
+        if self.rules.leave_out.is_some_and(|excludes| excludes.covers(as_path(path), false)) {
+            self.left_out.push(path.to_vec());
+        } else if self.rules.omit.iter().any(|omitted| omitted == path) {
+            self.omitted.push(path.to_vec());
+        } else {
+            return true;
+        }
+        false
+    }
+
+    /// Notes an untracked nested repository; other worktrees of this repository go without saying.
+    fn nested(&mut self, path: &[u8]) {
+        let ours = admin_of_git_file(&self.place.work_dir.join(as_path(path)).join(".git"))
+            .and_then(|admin| fs::canonicalize(admin).ok())
+            .is_some_and(|admin| admin.starts_with(&self.place.common_dir));
+        if !ours {
+            self.not_folded.push(NotFolded { path: path.to_vec(), why: "nested repository" });
+        }
+        self.nested.push(path.to_vec());
+    }
 }

@@ -14,15 +14,15 @@ use crate::git::tree::{MODE_GITLINK, MODE_LINK, hash_blob};
 pub(super) fn unseen(place: &Place, index: &IndexFile) -> Result<Vec<NotFolded>, GitError> {
     let mut found = Vec::new();
     for entry in index.entries() {
+        if entry.mode != MODE_GITLINK && !entry.flagged() {
+            continue;
+        }
         let path = index.path(entry);
         let full = place.work_dir.join(as_path(path));
         if entry.mode == MODE_GITLINK {
             if submodule_is_dirty(&full) {
                 found.push(NotFolded { path: path.to_vec(), why: "loose work in a submodule" });
             }
-            continue;
-        }
-        if !entry.flagged() {
             continue;
         }
         let Ok(meta) = fs::symlink_metadata(&full) else { continue };

@@ -1,0 +1,144 @@
+//! Storing: blobs of what changed and the tree, by the git program, into a quarantine.
+//!
+//! git hashes and converts; which paths it is given was decided before. Where nothing changed the
+//! index knows the tree already.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::scan::Scanned;
+use super::{Work, program};
+use crate::control::Control;
+use crate::files::as_path;
+use crate::git::index_file::IndexFile;
+use crate::git::program::Git;
+use crate::git::quarantine::Store;
+use crate::git::{GitError, Oid};
+
+/// A copy of an index that git may write to.
+struct Scratch {
+    _directory: tempfile::TempDir,
+    index: PathBuf,
+    git: Git,
+}
+
+impl Scratch {
+    /// The copy has the time of the original: what was racy stays racy.
+    fn new(work: &Work<'_>, before: &IndexFile, store: &Store) -> Result<Self, GitError> {
+        let directory = tempfile::Builder::new().prefix("index-").tempdir_in(store.root());
+        let directory = directory.map_err(GitError::io("cannot write to", store.root()))?;
+        let index = directory.path().join("index");
+        before.write_copy(&index)?;
+        let git = store.enter(work.place.git()).with("GIT_INDEX_FILE", &index);
+        Ok(Self { _directory: directory, index, git })
+    }
+
+    fn write_tree(&self, control: &Control) -> Result<Oid, GitError> {
+        let written = self.git.run(["write-tree"], None, control)?.success()?;
+        let text = String::from_utf8_lossy(&written);
+        Oid::from_str(text.trim()).map_err(|_| GitError::Format { what: format!("git's answer {text:?}") })
+    }
+
+    /// Has git look at files and take what they hold.
+    fn update<'p>(&self, paths: impl Iterator<Item = &'p Vec<u8>>, control: &Control) -> Result<(), GitError> {
+        self.update_index(&["--add", "--remove"], paths, control)
+    }
+
+    /// Takes paths out, whatever stands there or above now.
+    fn remove(&self, paths: &[Vec<u8>], control: &Control) -> Result<(), GitError> {
+        self.update_index(&["--force-remove"], paths.iter(), control)
+    }
+
+    fn update_index<'p>(
+        &self,
+        how: &[&str],
+        paths: impl Iterator<Item = &'p Vec<u8>>,
+        control: &Control,
+    ) -> Result<(), GitError> {
+        let input: Vec<u8> = paths.flat_map(|p| [p.as_slice(), b"\0"].concat()).collect();
+        if input.is_empty() {
+            return Ok(());
+        }
+        let arguments = [&["update-index"], how, &["-z", "--stdin"]].concat();
+        self.git.run(arguments, Some(input), control)?.success()?;
+        Ok(())
+    }
+}
+
+/// Stores what a scan found.
+pub(super) fn changes(
+    work: &mut Work<'_>,
+    before: &Arc<IndexFile>,
+    scanned: Scanned,
+    store: &Store,
+    control: &Control,
+) -> Result<(Oid, Arc<IndexFile>), GitError> {
+    for nested in &scanned.nested {
+        work.nested(nested);
+    }
+    let new: Vec<Vec<u8>> = scanned.untracked.into_iter().filter(|path| work.takes(path)).collect();
+    let present: BTreeSet<&[u8]> = new.iter().map(Vec::as_slice).collect();
+    let forced = forced(work, |path| before.position(path).is_some() || present.contains(path));
+    if scanned.gone.is_empty() && scanned.changed.is_empty() && new.is_empty() && forced.is_empty() {
+        if let Some(tree) = before.cached_tree() {
+            return Ok((tree, before.clone()));
+        }
+        let scratch = Scratch::new(work, before, store)?;
+        return Ok((scratch.write_tree(control)?, before.clone()));
+    }
+    let scratch = Scratch::new(work, before, store)?;
+    // What goes makes room: a directory may stand where a file was.
+    scratch.remove(&scanned.gone, control)?;
+    scratch.update(scanned.changed.iter().chain(&new).chain(&forced), control)?;
+    let index = IndexFile::read(&scratch.index)?;
+    for path in new.iter().chain(&forced) {
+        let gone = || fs::symlink_metadata(work.place.work_dir.join(as_path(path))).is_err();
+        if index.position(path).is_none() && !gone() {
+            let what = format!("{}: git did not take it into the index", crate::git::show(as_path(path)));
+            return Err(GitError::Program { command: "update-index".to_owned(), code: None, words: what });
+        }
+    }
+    Ok((scratch.write_tree(control)?, Arc::new(index)))
+}
+
+/// Leaves everything to git.
+pub(super) fn everything(
+    work: &mut Work<'_>,
+    before: &IndexFile,
+    store: &Store,
+    control: &Control,
+) -> Result<(Oid, Arc<IndexFile>), GitError> {
+    let scratch = Scratch::new(work, before, store)?;
+    program::add_all(work, &scratch.git, control)?;
+    let mut index = IndexFile::read(&scratch.index)?;
+    let forced = forced(work, |path| index.position(path).is_some() || index.has_below(path));
+    if !forced.is_empty() {
+        scratch.update(forced.iter(), control)?;
+        index = IndexFile::read(&scratch.index)?;
+    }
+    Ok((scratch.write_tree(control)?, Arc::new(index)))
+}
+
+/// The paths to keep that are not in the snapshot yet, because an ignore rule matches them, and that
+/// are still files.
+fn forced(work: &Work<'_>, in_snapshot: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    let root = &work.place.work_dir;
+    let stands = |path: &[u8]| {
+        let full = root.join(as_path(path));
+        let above = full.parent().and_then(|parent| parent.strip_prefix(root).ok()).unwrap_or(Path::new(""));
+        let mut at = root.clone();
+        let real = above.components().all(|part| {
+            at.push(part);
+            fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_dir())
+        });
+        real && fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_file() || meta.is_symlink())
+    };
+    let passed_over = |path: &[u8]| {
+        let noted = work.left_out.iter().chain(&work.omitted).any(|p| p == path);
+        noted || work.nested.iter().any(|n| as_path(path).starts_with(as_path(n)))
+    };
+    let keep = work.rules.keep.iter().map(Vec::as_slice);
+    keep.filter(|path| !in_snapshot(path) && !passed_over(path) && stands(path)).map(<[u8]>::to_vec).collect()
+}
