@@ -1,10 +1,13 @@
 //! One test binary: the library and the program against real git.
 
-mod support;
-
+mod base_rule;
 mod cli_fold;
 mod cli_isolate;
 mod cli_misc;
 mod cli_remove;
+mod fold_history;
+mod fold_random;
+mod fold_write;
 mod smoke;
+mod support;
 mod vectors;

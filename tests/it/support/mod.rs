@@ -149,9 +149,17 @@ impl Sandbox {
         self.git(directory, &["commit", "-q", "-m", subject]);
     }
 
-    /// The program under test.
+    /// [`Self::commit_all`] without any `.env`.
+    #[track_caller]
+    pub(crate) fn commit_all_but_env(&self, directory: &Path, subject: &str) {
+        self.git(directory, &["add", "-A", "--", ":/", ":(exclude,glob)**/.env"]);
+        self.git(directory, &["commit", "-q", "-m", subject]);
+    }
+
+    /// The program under test; `ISOFOLD_TEST_PROGRAM` names another build of it.
     pub(crate) fn program(&self) -> Command {
-        self.command(env!("CARGO_BIN_EXE_isofold"))
+        let other = std::env::var_os("ISOFOLD_TEST_PROGRAM");
+        self.command(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_isofold").into()))
     }
 
     /// Runs the program.
@@ -182,6 +190,30 @@ impl Sandbox {
     pub(crate) fn fold(&self, parent: &Path, child: &Path) -> String {
         let run = self.try_fold(parent, child, &[]).expect("integrated", 0);
         run.last()["landing"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Asserts that a fold left `repo` settled: index and HEAD agree, status says only `left`, every
+    /// tracked file is as a fresh checkout of HEAD makes it, and fsck finds nothing.
+    #[track_caller]
+    pub(crate) fn settled(&self, repo: &Path, left: &str) {
+        assert_eq!(self.git(repo, &["write-tree"]), self.git(repo, &["rev-parse", "HEAD^{tree}"]), "index and HEAD");
+        // The index's stat data has to be right as it is, before status refreshes anything.
+        assert_eq!(self.git(repo, &["diff-index", "--cached", "HEAD"]), "");
+        assert_eq!(self.git(repo, &["--no-optional-locks", "status", "--porcelain"]), left, "status");
+        let fresh = self.path("fresh-checkout");
+        let place = fresh.to_str().expect("UTF-8");
+        self.git(repo, &["worktree", "add", "-q", "--detach", place, "HEAD"]);
+        let paths = self.command("git").arg("-C").arg(repo).args(["ls-files", "-z"]).output().expect("git runs").stdout;
+        for path in paths.split(|b| *b == 0).filter(|p| !p.is_empty()) {
+            let path = Path::new(OsStr::from_bytes(path));
+            if repo.join(path).is_dir() && fresh.join(path).is_dir() {
+                continue;
+            }
+            assert_eq!(entry(&repo.join(path)), entry(&fresh.join(path)), "{}", path.display());
+        }
+        self.git(repo, &["worktree", "remove", "--force", place]);
+        let (code, text) = self.try_git(repo, &["fsck", "--no-progress", "--no-dangling"]);
+        assert_eq!((code, text.as_str()), (0, ""), "fsck");
     }
 
     /// All that must not change in a repository: files with modes and hashes, the index, HEAD, refs,
@@ -280,6 +312,19 @@ fn collect(root: &Path, directory: &Path, rows: &mut Vec<String>) {
             collect(root, &path, rows);
         }
     }
+}
+
+/// One file or link: whether it can be executed, and what it holds; `None` where there is none.
+pub(crate) fn entry(path: &Path) -> Option<(char, Vec<u8>)> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    if meta.is_symlink() {
+        return Some(('l', fs::read_link(path).expect("a target").into_os_string().into_vec()));
+    }
+    if meta.is_dir() {
+        return Some(('d', Vec::new()));
+    }
+    let kind = if meta.mode() & 0o100 == 0 { '-' } else { 'x' };
+    Some((kind, fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))))
 }
 
 /// A short hash for comparisons.
