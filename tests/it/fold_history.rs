@@ -422,6 +422,7 @@ fn without_an_identity_only_folds_that_commit_fail() {
     assert!(run.report().contains("identity") && run.report().contains("user.name"), "{}", run.report());
     assert_eq!(run.report().lines().count(), 1);
     assert_eq!(s.state(&p), before);
+    s.try_fold(&p, &c, &["--dry-run"]).expect("failed", 3);
     // A fast-forward to the Child's own commits needs no commit of ours.
     s.git(&c, &["checkout", "-q", "--", "b"]);
     s.try_fold(&p, &c, &[]).expect("integrated", 0);
