@@ -463,7 +463,10 @@ fn intent_to_add_on_both_sides() {
     t.s.git(&t.c, &["add", "-N", "theirs"]);
     write(&t.c, "mine", "mine, edited\n");
     t.fold("");
-    assert_eq!((read(&t.p, "mine").as_deref(), read(&t.p, "theirs").as_deref()), (Some("mine, edited\n"), Some("theirs\n")));
+    assert_eq!(
+        (read(&t.p, "mine").as_deref(), read(&t.p, "theirs").as_deref()),
+        (Some("mine, edited\n"), Some("theirs\n"))
+    );
 }
 
 #[test]
