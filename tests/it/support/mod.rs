@@ -60,6 +60,7 @@ impl Run {
     /// Asserts the outcome and the exit code.
     #[track_caller]
     pub(crate) fn expect(self, outcome: &str, code: i32) -> Self {
+        assert!(!self.stderr.contains("panicked at"), "{self:?}");
         assert_eq!((self.outcome().as_str(), self.code), (outcome, code), "{self:?}");
         self
     }
