@@ -3,18 +3,19 @@
 
 use super::Work;
 use crate::control::Control;
-use crate::files::as_path;
 use crate::git::GitError;
 use crate::git::program::Git;
 
 /// Adds everything to the index that `git` is bound to.
 pub(super) fn add_all(work: &mut Work<'_>, git: &Git, control: &Control) -> Result<(), GitError> {
     let excluded = sort_untracked(work, git, control)?;
-    let mut arguments: Vec<Vec<u8>> = [&b"add"[..], b"-A", b"--sparse", b"--", b":/"].map(<[u8]>::to_vec).into();
+    // By stdin: there can be more of them than arguments can hold.
+    let mut pathspecs = b":/\0".to_vec();
     for path in &excluded {
-        arguments.push([b":(top,exclude,literal)", path.as_slice()].concat());
+        pathspecs.extend([b":(top,exclude,literal)", path.as_slice(), b"\0"].concat());
     }
-    git.run(arguments.iter().map(|a| as_path(a)), None, control)?.success()?;
+    let add = ["add", "-A", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"];
+    git.run(add, Some(pathspecs), control)?.success()?;
     Ok(())
 }
 
