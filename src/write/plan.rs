@@ -162,14 +162,11 @@ fn settle(
 
 /// What git would store for the regular files at these paths.
 fn clean_ids(ground: &Ground<'_>, paths: &[&[u8]], control: &Control) -> Result<Vec<Option<Oid>>, GitError> {
-    let regular = |path: &&&[u8]| {
-        // `--stdin-paths` is by lines.
-        fs::symlink_metadata(ground.root.join(as_path(path))).is_ok_and(|m| m.is_file()) && !path.contains(&b'\n')
-    };
+    let regular = |path: &&&[u8]| fs::symlink_metadata(ground.root.join(as_path(path))).is_ok_and(|m| m.is_file());
     let asked: Vec<&&[u8]> = paths.iter().filter(regular).collect();
     let mut ids = BTreeMap::new();
     if !asked.is_empty() {
-        let input = asked.iter().flat_map(|p| [p, &b"\n"[..]].concat()).collect();
+        let input = asked.iter().flat_map(|p| quoted(p)).collect();
         let answer = ground.git.run(["hash-object", "--stdin-paths"], Some(input), control)?.success()?;
         let answer = String::from_utf8_lossy(&answer).into_owned();
         for (path, line) in asked.iter().zip(answer.lines()) {
@@ -177,6 +174,20 @@ fn clean_ids(ground: &Ground<'_>, paths: &[&[u8]], control: &Control) -> Result<
         }
     }
     Ok(paths.iter().map(|path| ids.get(path).copied().flatten()).collect())
+}
+
+/// A line of `--stdin-paths`, quoted so that any byte can stand in the path.
+fn quoted(path: &[u8]) -> Vec<u8> {
+    let mut line = b"\"".to_vec();
+    for byte in path {
+        match byte {
+            b'"' | b'\\' => line.extend([b'\\', *byte]),
+            0..0x20 | 0x7f.. => line.extend(format!("\\{byte:03o}").into_bytes()),
+            _ => line.push(*byte),
+        }
+    }
+    line.extend(b"\"\n");
+    line
 }
 
 fn submodule(
