@@ -590,6 +590,33 @@ fn a_filter_driver_cleans_and_smudges() {
 }
 
 #[test]
+fn filtered_files_may_have_any_name() {
+    let names = [
+        &b"\"quoted.txt"[..],
+        b"\"both\".txt",
+        b"new\nline.txt",
+        b"back\\slash.txt",
+        b"r\r.txt",
+        b"\xff.txt",
+        b" .txt",
+        b"cr\r",
+    ];
+    let t = Pair::committed(|p| {
+        write(p, ".gitattributes", "*.txt text eol=crlf\ncr* text eol=crlf\n");
+        for name in names {
+            write(p, raw_name(name), "1\r\n2\r\n");
+        }
+    });
+    for (n, name) in names.iter().enumerate() {
+        match n % 2 {
+            0 => gone(&t.c, raw_name(name)),
+            _ => write(&t.c, raw_name(name), "1\r\n2\r\n3\r\n"),
+        }
+    }
+    t.fold("");
+}
+
+#[test]
 fn a_smudge_filter_that_fails_leaves_the_parent_as_it_was() {
     let t = Pair::of(|s, p| {
         s.git(p, &["config", "filter.bad.clean", "cat"]);
@@ -744,6 +771,25 @@ fn a_changed_options_file_is_named() {
     assert_eq!(t.fold("").last()["options_changed"], true);
     write(&t.c, "a", lines(&[(3, "c")]));
     assert_eq!(t.fold("").last()["options_changed"], false);
+}
+
+#[test]
+fn a_great_many_left_out_files() {
+    let t = Pair::of(|_, p| {
+        write(p, "isolationOptions.toml", "exclude = [\"cache\"]\n");
+        write(p, "cache/tracked", "tracked\n");
+    });
+    t.s.commit_all(&t.p, "cache");
+    let long = "a-name-of-some-length".repeat(8);
+    for n in 0..20_000 {
+        write(&t.p, format!("cache/d{}/{long}-{n}", n % 50), "x");
+    }
+    write(&t.p, "cache/tracked", "edited\n");
+    write(&t.c, "a", lines(&[(3, "c")]));
+    let run = t.s.try_fold(&t.p, &t.c, &[]).expect("integrated", 0);
+    assert_eq!(run.last()["left_out"].as_array().expect("a list").len(), 20_000);
+    assert_eq!(t.s.git(&t.p, &["status", "--porcelain", "-uno"]), "");
+    assert_eq!(t.s.git(&t.p, &["show", "HEAD:cache/tracked"]), "edited");
 }
 
 // Names, sizes, numbers.
