@@ -169,6 +169,27 @@ fn operate(s: &Sandbox, root: &Path, random: &mut Random) -> String {
     }
 }
 
+/// One random step of history on a side, as people take them; what does not work is taken back.
+fn rewrite(s: &Sandbox, root: &Path, random: &mut Random) -> String {
+    let steps: [&[&str]; 8] = [
+        &["reset", "-q", "--hard", "HEAD~1"],
+        &["reset", "-q", "--soft", "HEAD~1"],
+        &["revert", "--no-edit", "HEAD"],
+        &["commit", "-q", "-a", "--amend", "-m", "amended"],
+        &["rebase", "-q", "main"],
+        &["merge", "-q", "--no-edit", "main"],
+        &["checkout", "-q", "--detach", "HEAD~1"],
+        &["cherry-pick", "main~1"],
+    ];
+    let is_parent = s.try_git(root, &["symbolic-ref", "-q", "--short", "HEAD"]).1 == "main";
+    let step = steps[random.below(if is_parent { 4 } else { steps.len() })];
+    if s.try_git(root, step).0 != 0 {
+        s.try_git(root, &[step[0], "--abort"]);
+        return "none".to_owned();
+    }
+    step.join(" ")
+}
+
 /// The tree of `git add -A`, through a copy of the index that keeps its time.
 fn tree_of(s: &Sandbox, root: &Path) -> String {
     let git_dir = PathBuf::from(s.git(root, &["rev-parse", "--absolute-git-dir"]));
@@ -274,13 +295,13 @@ impl Oracle<'_> {
         (verdict, theirs)
     }
 
-    fn landed(&mut self, theirs: &str) {
+    fn landed(&mut self, landing: &str, theirs: &str) {
+        // The Child's side of what landed: what the Parent's branch moved to, or the merge's second parent.
+        let tip = if landing == "merge" { "HEAD^2" } else { "HEAD" };
+        let base = self.s.git(self.p, &["rev-parse", tip]);
+        let tree = self.s.git(self.p, &["rev-parse", &format!("{tip}^{{tree}}")]);
+        assert_eq!(tree, theirs, "the Child's snapshot is in history");
         let (anchor, child_head) = (self.head(self.p), self.head(self.c));
-        // The Child's side of what landed: a commit of its snapshot in the Parent's new history,
-        // found by its tree, the newest first.
-        let log = self.s.git(self.p, &["log", "--topo-order", "--format=%H %T", "HEAD"]);
-        let base = log.lines().filter_map(|l| l.split_once(' ')).find(|(_, tree)| *tree == theirs);
-        let base = base.map_or_else(|| panic!("the Child's snapshot is not in history"), |(id, _)| id.to_owned());
         self.entries.push(Entry { base, anchor, child_head, branch: self.branch() });
     }
 }
@@ -324,6 +345,10 @@ fn round(seed: u64, counts: &mut BTreeMap<&'static str, usize>, log: &mut Vec<St
                 log.push(format!("{name}: {}", operate(&s, side, &mut random)));
             }
         }
+        if random.one_in(3) {
+            let (side, name) = *random.pick(&[(&p, "parent"), (&c, "child")]);
+            log.push(format!("{name}: {}", rewrite(&s, side, &mut random)));
+        }
         log.push(format!("fold {fold}"));
         let (verdict, theirs) = oracle.verdict();
         let before = (s.state(&p), child_state(&s, &c));
@@ -362,7 +387,7 @@ fn round(seed: u64, counts: &mut BTreeMap<&'static str, usize>, log: &mut Vec<St
                 assert_eq!(outcome, "integrated", "{run:?}");
                 assert_eq!(s.git(&p, &["rev-parse", "HEAD^{tree}"]), tree, "{run:?}");
                 settled(&s, &p, &kept);
-                oracle.landed(&theirs);
+                oracle.landed(landing, &theirs);
                 *counts.entry(if landing == "merge" { "merge" } else { "fast-forward" }).or_default() += 1;
             }
         }
