@@ -240,6 +240,8 @@ struct Oracle<'a> {
 enum Verdict {
     Nothing,
     Conflict,
+    /// The histories have nothing in common, and no entry joins them.
+    Unrelated,
     Tree(String),
 }
 
@@ -290,6 +292,7 @@ impl Oracle<'_> {
             0 if text == mine => Verdict::Nothing,
             0 => Verdict::Tree(text),
             1 => Verdict::Conflict,
+            _ if text.contains("unrelated histories") => Verdict::Unrelated,
             _ => panic!("git merge-tree: {text}"),
         };
         (verdict, theirs)
@@ -367,6 +370,12 @@ fn round(seed: u64, counts: &mut BTreeMap<&'static str, usize>, log: &mut Vec<St
                 assert_eq!(outcome, "conflict", "{run:?}");
                 assert_eq!(s.state(&p), before.0);
                 *counts.entry("conflict").or_default() += 1;
+            }
+            Verdict::Unrelated => {
+                assert_eq!(outcome, "failed", "{run:?}");
+                assert!(run.report().contains("no commit in common"), "{run:?}");
+                assert_eq!(s.state(&p), before.0);
+                *counts.entry("unrelated").or_default() += 1;
             }
             Verdict::Tree(tree) if outcome == "conflict" => {
                 // Git's merge is clean: only something that is in no tree may stand in the way.
