@@ -190,8 +190,9 @@ fn rewrite(s: &Sandbox, root: &Path, random: &mut Random) -> String {
     step.join(" ")
 }
 
-/// The tree of `git add -A`, through a copy of the index that keeps its time.
-fn tree_of(s: &Sandbox, root: &Path) -> String {
+/// The tree of `git add -A`, through a copy of the index that keeps its time; paths to keep are in
+/// it even where a rule ignores them.
+fn tree_of(s: &Sandbox, root: &Path, keep: &[String]) -> String {
     let git_dir = PathBuf::from(s.git(root, &["rev-parse", "--absolute-git-dir"]));
     let copy = s.path("oracle-index");
     let copied = s.command("cp").arg("-p").arg(git_dir.join("index")).arg(&copy).status().expect("cp runs");
@@ -203,6 +204,10 @@ fn tree_of(s: &Sandbox, root: &Path) -> String {
         String::from_utf8_lossy(&run.stdout).trim().to_owned()
     };
     git(&["add", "-A"]);
+    let there = files(root);
+    for path in keep.iter().filter(|path| there.contains(&PathBuf::from(path))) {
+        git(&["add", "-f", "--", path]);
+    }
     git(&["write-tree"])
 }
 
@@ -228,6 +233,8 @@ struct Entry {
     anchor: String,
     child_head: String,
     branch: String,
+    /// Paths of the base that never were in the Child's index.
+    untracked: Vec<String>,
 }
 
 struct Oracle<'a> {
@@ -254,15 +261,28 @@ impl Oracle<'_> {
         self.s.try_git(self.c, &["symbolic-ref", "-q", "HEAD"]).1
     }
 
+    fn names(&self, side: &Path, args: &[&str]) -> Vec<String> {
+        self.s.git(side, args).split('\0').filter(|n| !n.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// What is in `tree` and not in the Child's index.
+    fn untracked(&self, tree: &str) -> Vec<String> {
+        let index = self.names(self.c, &["ls-files", "-z"]);
+        let mut names = self.names(self.c, &["ls-tree", "-r", "-z", "--name-only", tree]);
+        names.retain(|name| !index.contains(name));
+        names
+    }
+
     fn isolated(&mut self) {
-        let (head, tree) = (self.head(self.p), tree_of(self.s, self.c));
+        let (head, tree) = (self.head(self.p), tree_of(self.s, self.c, &[]));
+        let untracked = self.untracked(&tree);
         let base = commit(self.s, self.p, &tree, &[&head]);
-        let entry = Entry { base, anchor: head.clone(), child_head: head, branch: self.branch() };
+        let entry = Entry { base, anchor: head.clone(), child_head: head, branch: self.branch(), untracked };
         self.entries.push(entry);
     }
 
     /// The newest entry that counts.
-    fn base(&self, parent: &str, child: &str) -> String {
+    fn base(&self, parent: &str, child: &str) -> Option<&Entry> {
         let bases = self.s.try_git(self.p, &["merge-base", "--all", parent, child]).1;
         for entry in self.entries.iter().rev() {
             if !contains(self.s, self.p, parent, &entry.anchor) {
@@ -275,16 +295,22 @@ impl Oracle<'_> {
             if bases.lines().any(|b| b != entry.anchor && contains(self.s, self.p, b, &entry.anchor)) {
                 continue;
             }
-            return entry.base.clone();
+            return Some(entry);
         }
-        String::new()
+        None
     }
 
     /// What a fold has to give now, and the Child's snapshot.
     fn verdict(&self) -> (Verdict, String) {
         let (parent, child) = (self.head(self.p), self.head(self.c));
-        let (mine, theirs) = (tree_of(self.s, self.p), tree_of(self.s, self.c));
-        let base = self.base(&parent, &child);
+        let entry = self.base(&parent, &child);
+        let base = entry.map_or_else(String::new, |entry| entry.base.clone());
+        let keep: Vec<String> = entry.map_or_else(Vec::new, |entry| {
+            let since = format!("{}..{child}", entry.child_head);
+            let unknown = |path: &String| self.s.git(self.c, &["log", "--format=%H", &since, "--", path]).is_empty();
+            entry.untracked.iter().filter(|path| unknown(path)).cloned().collect()
+        });
+        let (mine, theirs) = (tree_of(self.s, self.p, &[]), tree_of(self.s, self.c, &keep));
         let one = commit(self.s, self.p, &mine, &[&parent, &base]);
         let two = commit(self.s, self.p, &theirs, &[&child, &base]);
         let (code, text) = self.s.try_git(self.p, &["merge-tree", "--write-tree", &one, &two]);
@@ -298,14 +324,19 @@ impl Oracle<'_> {
         (verdict, theirs)
     }
 
-    fn landed(&mut self, landing: &str, theirs: &str) {
+    fn landed(&mut self, landing: &str, theirs: &str, old: Option<(String, Vec<String>)>) {
         // The Child's side of what landed: what the Parent's branch moved to, or the merge's second parent.
         let tip = if landing == "merge" { "HEAD^2" } else { "HEAD" };
         let base = self.s.git(self.p, &["rev-parse", tip]);
         let tree = self.s.git(self.p, &["rev-parse", &format!("{tip}^{{tree}}")]);
         assert_eq!(tree, theirs, "the Child's snapshot is in history");
         let (anchor, child_head) = (self.head(self.p), self.head(self.c));
-        self.entries.push(Entry { base, anchor, child_head, branch: self.branch() });
+        let mut untracked = self.untracked(theirs);
+        if let Some((base, known)) = old {
+            let before = self.names(self.c, &["ls-tree", "-r", "-z", "--name-only", &base]);
+            untracked.retain(|name| known.contains(name) || !before.contains(name));
+        }
+        self.entries.push(Entry { base, anchor, child_head, branch: self.branch(), untracked });
     }
 }
 
@@ -354,6 +385,7 @@ fn round(seed: u64, counts: &mut BTreeMap<&'static str, usize>, log: &mut Vec<St
         }
         log.push(format!("fold {fold}"));
         let (verdict, theirs) = oracle.verdict();
+        let old = oracle.base(&oracle.head(&p), &oracle.head(&c)).map(|e| (e.base.clone(), e.untracked.clone()));
         let before = (s.state(&p), child_state(&s, &c));
         let kept = ignored(&s, &p);
         let run = s.try_fold(&p, &c, &[]);
@@ -396,7 +428,7 @@ fn round(seed: u64, counts: &mut BTreeMap<&'static str, usize>, log: &mut Vec<St
                 assert_eq!(outcome, "integrated", "{run:?}");
                 assert_eq!(s.git(&p, &["rev-parse", "HEAD^{tree}"]), tree, "{run:?}");
                 settled(&s, &p, &kept);
-                oracle.landed(landing, &theirs);
+                oracle.landed(landing, &theirs, old);
                 *counts.entry(if landing == "merge" { "merge" } else { "fast-forward" }).or_default() += 1;
             }
         }
