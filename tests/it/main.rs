@@ -1,6 +1,7 @@
 //! One test binary: the library and the program against real git.
 
 mod base_rule;
+mod big_repo;
 mod cli_fold;
 mod cli_isolate;
 mod cli_misc;
