@@ -109,7 +109,7 @@ impl Visit {
         show_lines(if status.is_empty() { "nothing to commit, working tree clean" } else { &status });
         println!("\n   git log --stat in A, since {}:", &start[..start.len().min(10)]);
         let range = format!("{start}..HEAD");
-        let format = "--format=%h %an: %s";
+        let format = "--format=%h %s";
         show_all(&git(&self.a, &["log", "--stat=72", "--stat-count=5", "--topo-order", format, &range])?);
         Ok(())
     }
@@ -247,7 +247,7 @@ fn text_files(root: &Path) -> Result<Vec<PathBuf>, String> {
     paths.sort_by_key(|path| (path.matches('/').count(), *path));
     for path in paths {
         let full = root.join(path);
-        let small = fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_file() && (1..200_000).contains(&meta.len()));
+        let small = fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_file() && (1..20_000).contains(&meta.len()));
         let plain = !path.contains("/.") && !path.starts_with('.') && !path.contains(char::REPLACEMENT_CHARACTER);
         if small && plain && fs::read_to_string(&full).is_ok_and(|text| !text.contains('\0')) {
             found.push(PathBuf::from(path));

@@ -189,6 +189,7 @@ fn isolate(sandbox: &Sandbox, parent: &Path, child: &Path) -> Isolation {
     assert_eq!(status(sandbox, child), expected);
     assert_eq!(differing(&stats(parent), &before), Vec::<PathBuf>::new(), "the Parent changed");
     assert_eq!(git_side(sandbox, parent), git_before);
+    eprintln!("isolated and compared in {:?}", started.elapsed());
     *isolation
 }
 
@@ -201,8 +202,9 @@ fn a_large_dirty_repository_is_isolated_and_folded() {
     }
     let sandbox = Sandbox::inside(&roomy_directory());
     let (parent, child) = (sandbox.path("parent"), sandbox.path("child"));
+    let started = Instant::now();
     match make(&sandbox, &parent) {
-        Ok(made) => eprintln!("{made}"),
+        Ok(made) => eprintln!("{made}, made in {:?}", started.elapsed()),
         Err(why) => return skip(&format!("the repository can't be made ({why})")),
     }
     isolate(&sandbox, &parent, &child);
@@ -276,6 +278,7 @@ fn a_large_dirty_repository_is_isolated_and_folded() {
     let again = Strategy::new().integrator().fold(&request, &Control::new());
     let FoldOutcome::Integrated(again) = again else { panic!("{again:?}") };
     assert_eq!(again.landing, Landing::Nothing);
+    eprintln!("folded and compared in {:?}", started.elapsed());
     let (code, words) = sandbox.try_git(&parent, &["fsck", "--no-progress", "--no-dangling"]);
     assert_eq!((code, words.as_str()), (0, ""));
 }
