@@ -11,4 +11,5 @@ mod fold_random;
 mod fold_write;
 mod smoke;
 mod support;
+mod tour;
 mod vectors;
