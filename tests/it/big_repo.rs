@@ -1,4 +1,5 @@
 //! A large, dirty, real repository, once through: `fixtures/big-repo.sh`.
+#![allow(clippy::print_stderr, reason = "what was skipped, and how long each part took")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -177,7 +178,9 @@ fn isolate(sandbox: &Sandbox, parent: &Path, child: &Path) -> Isolation {
     let differences: BTreeSet<String> = String::from_utf8_lossy(&diff.stdout).lines().map(str::to_owned).collect();
     assert_eq!(differences, ENV_FILES.map(only_in_parent).into());
     let mut expected = looks(before.clone());
-    ENV_FILES.iter().for_each(|env| drop(expected.remove(Path::new(env))));
+    for env in ENV_FILES {
+        assert!(expected.remove(Path::new(env)).is_some());
+    }
     assert_eq!(differing(&expected, &looks(stats(child))), Vec::<PathBuf>::new());
     let left_out: BTreeSet<&Path> = isolation.left_out.iter().map(PathBuf::as_path).collect();
     assert_eq!(left_out, ENV_FILES.map(Path::new).into());
@@ -225,8 +228,12 @@ fn a_large_dirty_repository_is_isolated_and_folded() {
         tracked.iter().copied().filter(|path| !dirty.iter().any(|line| line.ends_with(path))).take(40).collect();
     let (edited, deleted, theirs) = (&clean[..30], &clean[30..35], &clean[35..40]);
     let mut changed: BTreeSet<String> = edited.iter().chain(deleted).map(|path| (*path).to_owned()).collect();
-    edited.iter().for_each(|path| append(&child, path));
-    deleted.iter().for_each(|path| fs::remove_file(child.join(path)).expect("removed"));
+    for path in edited {
+        append(&child, path);
+    }
+    for path in deleted {
+        fs::remove_file(child.join(path)).expect("removed");
+    }
     for path in [of_kind("1 .M"), of_kind("1 M."), "tools/untracked-3.txt".to_owned()] {
         append(&child, &path);
         changed.insert(path);
@@ -240,7 +247,9 @@ fn a_large_dirty_repository_is_isolated_and_folded() {
     );
     write(&child, "node_modules/lodash/scratch.js", "ignored work stays where it is\n");
     // Meanwhile the Parent goes on.
-    theirs.iter().for_each(|path| append(&parent, path));
+    for path in theirs {
+        append(&parent, path);
+    }
 
     let before = stats(&parent);
     let child_before = (stats(&child), status(&sandbox, &child));
