@@ -81,10 +81,15 @@ impl Control {
         self.interrupted.store(true, Ordering::SeqCst);
     }
 
+    /// Whether somebody asked the operation to stop; the clock is not looked at.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+
     /// `Err` once the operation has to stop. An interrupt that races the clock wins; the first
     /// answer other than `Ok` stays the answer, but for an interrupt after the clock.
     pub fn check(&self) -> Result<(), Stop> {
-        if self.interrupted.load(Ordering::SeqCst) {
+        if self.is_interrupted() {
             return Err(Stop::Interrupt);
         }
         if let Some(stop) = self.fired.get() {

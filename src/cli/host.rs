@@ -227,6 +227,10 @@ impl Protocol {
             if !matches!(child.try_wait(), Ok(None)) {
                 return;
             }
+            // Whoever asks us to stop does not wait for it.
+            if self.control.is_interrupted() {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
         if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {

@@ -40,17 +40,22 @@ pub(crate) fn open_files(directory: &Path) {
 /// Gives the owner every right on `directory` and the directories below. What can't be changed is
 /// left to the removal to report.
 fn open_up(directory: &Path) {
-    let Ok(meta) = fs::symlink_metadata(directory) else { return };
-    if !meta.is_dir() {
+    if !open_directory(directory) {
         return;
-    }
-    let mode = meta.permissions().mode();
-    if mode & 0o700 != 0o700 {
-        let _ = fs::set_permissions(directory, fs::Permissions::from_mode(mode | 0o700));
     }
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             open_up(&entry.path());
         }
     }
+}
+
+/// Gives the owner every right on one directory; whether it is one.
+pub(crate) fn open_directory(directory: &Path) -> bool {
+    let Ok(meta) = fs::symlink_metadata(directory) else { return false };
+    let mode = meta.permissions().mode();
+    if meta.is_dir() && mode & 0o700 != 0o700 {
+        let _ = fs::set_permissions(directory, fs::Permissions::from_mode(mode | 0o700));
+    }
+    meta.is_dir()
 }

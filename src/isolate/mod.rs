@@ -23,7 +23,7 @@ use crate::git::worktrees::{self, NewEntry};
 use crate::git::{GitError, show};
 use crate::invocation::{self, Places};
 use crate::options::IsolationOptions;
-use crate::records::{ChildRecord, Owner, State};
+use crate::records::{ChildRecord, Omitted, Owner, State};
 use crate::snapshot::SnapshotError;
 
 use undo::Undo;
@@ -218,6 +218,7 @@ fn run(
             parent_branch: head.branch.clone(),
             branch: branch.clone(),
             exclude: options.excludes().patterns().to_vec(),
+            omitted: Vec::new(),
             owner: Owner::this(),
         };
         let admin = register(&repo, &record, &head, &mut undo)?;
@@ -258,18 +259,22 @@ fn run(
     // Only now: an isolation that could not have the branch leaves no objects either.
     base.quarantine.release()?;
     let record = base.entry(places, &head, branch.as_deref());
-    crate::records::forget_bases_of(&repo, &places.child)?;
     let recorded = record.record(&repo)?;
-    undo.base(recorded);
+    undo.base(recorded.clone());
     let mut ready = ChildRecord::read(&admin)?
         .ok_or_else(|| GitError::Format { what: format!("the record in {}", show(&admin)) })?;
     ready.state = State::Ready;
+    ready.omitted = base.snapshot.omitted.iter().filter_map(|path| Omitted::now(&places.child, path)).collect();
     ready.write(&admin)?;
     saved.extend(branch::replace(&repo, &going, &places.child, &mut undo)?);
     saved.sort();
     let locked = admin.join("locked");
     fs::remove_file(&locked).map_err(GitError::io("cannot remove", &locked))?;
     undo.disarm();
+    // Entries of a Child that was here before; the newest counts, so leaving one does no harm.
+    if let Err(error) = crate::records::forget_bases_of(&repo, &places.child, Some(&recorded)) {
+        tracing::warn!(%error, "an old base entry could not be removed");
+    }
     let paths = |list: Vec<Vec<u8>>| list.iter().map(|p| fill::to_path(p)).collect();
     Ok(Isolation {
         child: request.child.clone(),

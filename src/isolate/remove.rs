@@ -7,7 +7,7 @@ use super::IsolateError;
 use crate::control::{Control, Stop};
 use crate::files::as_path;
 use crate::files::lock::{Hold, lock};
-use crate::files::remove::{open_files, remove_tree};
+use crate::files::remove::{open_directory, open_files, remove_tree};
 use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
@@ -15,7 +15,7 @@ use crate::git::tree::Objects;
 use crate::git::worktrees::{self, admin_of_git_file, registered};
 use crate::git::{GitError, Oid, show};
 use crate::invocation;
-use crate::records::{BaseEntry, ChildRecord, State, forget_bases_of};
+use crate::records::{BaseEntry, ChildRecord, Omitted, State, forget_bases_of};
 use crate::snapshot::{Rules, Setting, snapshot};
 
 /// What became of a removal.
@@ -80,6 +80,11 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
         return refuse(format!("{} is no linked worktree; isofold removes nothing else", show(child)));
     };
     let Ok(admin) = fs::canonicalize(&admin) else {
+        if only_git_file(&real) {
+            // A removal got as far as this.
+            remove_tree(&real)?;
+            return Ok(Vec::new());
+        }
         return refuse(format!(
             "{} names a git directory that is gone ({}); git worktree repair may help",
             show(child),
@@ -113,7 +118,7 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
         if force {
             open_files(&real);
         }
-        saved = settle(&repo, &real, force, control)?;
+        saved = settle(&repo, &real, record.as_ref(), force, control)?;
         let mut record = record.unwrap_or_else(|| ChildRecord {
             state: State::Removing,
             id: None,
@@ -122,6 +127,7 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
             parent_branch: None,
             branch: None,
             exclude: Vec::new(),
+            omitted: Vec::new(),
             owner: crate::records::Owner::this(),
         });
         record.state = State::Removing;
@@ -129,41 +135,54 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
     }
     control.check().map_err(GitError::from)?;
     take_away(&real)?;
-    forget_bases_of(&repo, &real)?;
+    forget_bases_of(&repo, &real, None)?;
     worktrees::unregister(&common, &admin)?;
+    remove_tree(&real)?;
     Ok(saved)
 }
 
-/// Everything but `.git` first: until the last moment the directory says what it is, and a removal
-/// that was cut off can be resumed.
+/// Whether nothing but `.git` is left in a directory.
+fn only_git_file(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.all(|e| e.is_ok_and(|e| e.file_name() == ".git")))
+}
+
+/// Everything but `.git`: until the last moment the directory says what it is, and a removal that was
+/// cut off can be resumed.
 fn take_away(child: &Path) -> Result<(), IsolateError> {
+    open_directory(child);
     for entry in fs::read_dir(child).map_err(GitError::io("cannot read", child))? {
         let entry = entry.map_err(GitError::io("cannot read", child))?;
+        let path = entry.path();
         if entry.file_name() == ".git" {
             continue;
         }
-        let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove_tree(&path)?;
-        } else if let Err(error) = fs::remove_file(&path) {
-            if error.kind() == std::io::ErrorKind::PermissionDenied {
-                // The Child's own root is read-only.
-                break;
-            }
-            return Err(GitError::io("cannot remove", &path)(error).into());
+        } else {
+            fs::remove_file(&path).map_err(GitError::io("cannot remove", &path))?;
         }
     }
-    remove_tree(child)?;
     Ok(())
 }
 
 /// Proves that nothing loose is there or, with force, saves it; commits that only this worktree
 /// reaches are always saved.
-fn settle(repo: &Repo, child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stopped> {
+fn settle(
+    repo: &Repo,
+    child: &Path,
+    record: Option<&ChildRecord>,
+    force: bool,
+    control: &Control,
+) -> Result<Vec<String>, Stopped> {
     let head = repo.head()?;
     let label = child.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let quarantine = Quarantine::new(repo)?;
-    let snapshot = snapshot(repo.place(), &Setting::of(repo)?, &Rules::default(), None, &quarantine.store(), control)?;
+    // What isolate brought and the base could not hold is no work of the Child, unless it changed.
+    let brought = record.map(|r| r.omitted.as_slice()).unwrap_or_default();
+    let unchanged = brought.iter().filter(|o| Omitted::now(child, &o.path).as_ref() == Some(*o));
+    let omit: Vec<Vec<u8>> = unchanged.map(|o| o.path.clone()).collect();
+    let rules = Rules { omit: &omit, ..Rules::default() };
+    let snapshot = snapshot(repo.place(), &Setting::of(repo)?, &rules, None, &quarantine.store(), control)?;
     let clean = known_trees(repo, child, head.id)?;
     let submodules: Vec<String> =
         snapshot.not_folded.iter().filter(|n| n.why.contains("submodule")).map(|n| show(as_path(&n.path))).collect();

@@ -106,10 +106,10 @@ impl BaseEntry {
     }
 }
 
-/// Forgets every entry that one side of is `side`.
-pub(crate) fn forget_bases_of(repo: &Repo, side: &Path) -> Result<(), GitError> {
+/// Forgets every entry that one side of is `side`, but for the one called `except`.
+pub(crate) fn forget_bases_of(repo: &Repo, side: &Path, except: Option<&str>) -> Result<(), GitError> {
     for (name, entry) in all(repo)? {
-        if entry.pair.iter().any(|p| p == side) {
+        if entry.pair.iter().any(|p| p == side) && except != Some(name.as_str()) {
             forget(repo, &name)?;
         }
     }

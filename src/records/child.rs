@@ -1,10 +1,11 @@
 //! The record of a Child: `isofold.toml` in its administrative directory.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Owner, VERSION, path_text, read, text_path, write_atomic};
+use super::{Owner, VERSION, decode_path, encode_path, path_text, read, text_path, write_atomic};
 use crate::git::GitError;
 
 const FILE: &str = "isofold.toml";
@@ -34,7 +35,34 @@ pub(crate) struct ChildRecord {
     pub(crate) branch: Option<String>,
     /// The exclude list that was in force.
     pub(crate) exclude: Vec<String>,
+    /// Untracked files that are not in the base.
+    pub(crate) omitted: Vec<Omitted>,
     pub(crate) owner: Owner,
+}
+
+/// An untracked file that is not in the base, as it was filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Omitted {
+    pub(crate) path: Vec<u8>,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Omitted {
+    /// The file at `path` in `root` as it is now; `None` where there is none.
+    pub(crate) fn now(root: &Path, path: &[u8]) -> Option<Self> {
+        let meta = std::fs::symlink_metadata(root.join(crate::files::as_path(path))).ok()?;
+        Some(Self { path: path.to_vec(), size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()) })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredOmitted {
+    path: String,
+    size: u64,
+    seconds: i64,
+    nanoseconds: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,6 +80,8 @@ struct Stored {
     branch: Option<String>,
     exclude: Vec<String>,
     owner: Owner,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    omitted: Vec<StoredOmitted>,
 }
 
 impl ChildRecord {
@@ -66,6 +96,11 @@ impl ChildRecord {
             parent_branch: s.parent_branch,
             branch: s.branch,
             exclude: s.exclude,
+            omitted: s
+                .omitted
+                .into_iter()
+                .map(|o| Omitted { path: decode_path(&o.path), size: o.size, modified: (o.seconds, o.nanoseconds) })
+                .collect(),
             owner: s.owner,
         }))
     }
@@ -82,6 +117,16 @@ impl ChildRecord {
             branch: self.branch.clone(),
             exclude: self.exclude.clone(),
             owner: self.owner.clone(),
+            omitted: self
+                .omitted
+                .iter()
+                .map(|o| StoredOmitted {
+                    path: encode_path(&o.path),
+                    size: o.size,
+                    seconds: o.modified.0,
+                    nanoseconds: o.modified.1,
+                })
+                .collect(),
         };
         let text = toml::to_string(&stored).map_err(|e| GitError::Format { what: format!("a record ({e})") })?;
         write_atomic(&admin.join(FILE), &text)

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 pub(crate) use base::{BaseEntry, forget, forget_bases_of, forget_oldest};
-pub(crate) use child::{ChildRecord, State};
+pub(crate) use child::{ChildRecord, Omitted, State};
 pub(crate) use owner::Owner;
 
 use crate::git::{GitError, show};

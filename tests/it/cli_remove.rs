@@ -328,3 +328,47 @@ fn a_gone_repository_is_refused() {
     assert!(run.one_line_report().contains(text(&child)));
     assert!(child.join("a").exists());
 }
+
+#[test]
+fn an_untouched_large_file_is_no_loose_work() {
+    let sandbox = Sandbox::new();
+    let parent = sandbox.repo("parent");
+    let large = std::fs::File::create(parent.join("large")).expect("made");
+    large.set_len(40 << 20).expect("grown");
+    for (name, touched) in [("untouched", false), ("touched", true)] {
+        let child = sandbox.path(name);
+        let isolated = sandbox.try_isolate(name, &parent, &child, &[]).expect("isolated", 0);
+        assert_eq!(isolated.last()["base_omitted"][0], "large");
+        if touched {
+            std::fs::File::options()
+                .write(true)
+                .open(child.join("large"))
+                .expect("opened")
+                .set_len(41 << 20)
+                .expect("grown");
+        }
+        let run = sandbox.isofold([std::ffi::OsStr::new("remove"), "--child".as_ref(), child.as_os_str()]);
+        if touched {
+            assert!(run.expect("refused", 1).report().contains("large"));
+        } else {
+            run.expect("removed", 0);
+        }
+    }
+}
+
+#[test]
+fn a_removal_that_was_cut_off_before_the_last_step_is_finished() {
+    let sandbox = Sandbox::new();
+    let parent = sandbox.repo("parent");
+    let child = sandbox.isolate(&parent, "child");
+    // What is left when it is killed between the registry and the directory.
+    let admin = sandbox.git(&child, &["rev-parse", "--absolute-git-dir"]);
+    let git_file = std::fs::read(child.join(".git")).expect("read");
+    std::fs::remove_dir_all(&child).expect("removed");
+    std::fs::create_dir(&child).expect("made");
+    std::fs::write(child.join(".git"), git_file).expect("written");
+    std::fs::remove_dir_all(admin).expect("removed");
+    let run = sandbox.isofold([std::ffi::OsStr::new("remove"), "--child".as_ref(), child.as_os_str()]);
+    run.expect("removed", 0);
+    assert!(!child.exists());
+}
