@@ -88,10 +88,10 @@ fn git_commands(parent: &Path, child: &Path, start: &str) {
         };
         git(&["add", "-A"]);
         let tree = git(&["write-tree"]);
-        fs::remove_file(&copy).expect("removed");
-        tree
+        (tree, index, copy)
     };
-    let (ours, theirs) = (snapshot(parent), snapshot(child));
+    let ((ours, index, copy), (theirs, _, other)) = (snapshot(parent), snapshot(child));
+    fs::remove_file(other).expect("removed");
     let commit = |tree: &str, parents: &[&str]| {
         let mut arguments = vec!["commit-tree", tree, "-m", "bench"];
         arguments.extend(parents.iter().flat_map(|p| ["-p", p]));
@@ -101,8 +101,7 @@ fn git_commands(parent: &Path, child: &Path, start: &str) {
     let merged = run(parent, "git", &["merge-tree", "--write-tree", &ours, &theirs]);
     let merge = commit(&merged, &[&ours, &theirs]);
     // The loose work is in the merge: the index moves to it first.
-    run(parent, "git", &["read-tree", "-m", &ours]);
-    run(parent, "git", &["update-index", "-q", "--refresh"]);
+    fs::rename(copy, index).expect("moved");
     run(parent, "git", &["read-tree", "-m", "-u", &ours, &merge]);
     run(parent, "git", &["update-ref", "HEAD", &merge]);
 }

@@ -2,9 +2,37 @@
 
 use std::path::Path;
 
+use super::Bases;
 use crate::git::GitError;
 use crate::git::repository::{Head, Repo};
 use crate::records::BaseEntry;
+
+/// What the sides have in common, with the entry that [`choose`] found.
+pub(crate) fn of(repo: &Repo, entry: Option<&BaseEntry>, parent: &Head, child: &Head) -> Result<Bases, GitError> {
+    let mut candidates = match (parent.id, child.id) {
+        (Some(parent), Some(child)) => repo.merge_bases(parent, child)?,
+        _ => Vec::new(),
+    };
+    candidates.extend(entry.map(|entry| entry.base));
+    candidates.sort_unstable();
+    candidates.dedup();
+    // A base that another one contains is none of the best.
+    let mut best = Vec::new();
+    for candidate in &candidates {
+        let mut contained = false;
+        for other in candidates.iter().filter(|other| *other != candidate) {
+            contained = contained || repo.contains(*other, *candidate)?;
+        }
+        if !contained {
+            best.push(*candidate);
+        }
+    }
+    let sole = match best.as_slice() {
+        [sole] => Some(repo.tree_of(*sole)?),
+        _ => None,
+    };
+    Ok(Bases { entry: entry.map(|entry| entry.base), sole })
+}
 
 /// The newest entry of the pair that still counts; `None` means that history alone decides.
 ///

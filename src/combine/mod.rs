@@ -5,6 +5,7 @@
 
 pub(crate) mod bases;
 mod program;
+mod trivial;
 
 use serde::Serialize;
 
@@ -13,6 +14,18 @@ use crate::git::identity::Identity;
 use crate::git::program::Git;
 use crate::git::quarantine::Quarantine;
 use crate::git::{GitError, Oid};
+
+/// The engine that needs no content.
+const TRIVIAL: &str = "trivial";
+
+/// What two sides have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bases {
+    /// The commit of the base entry that counts.
+    pub(crate) entry: Option<Oid>,
+    /// The tree of the merge base, where there is exactly one.
+    pub(crate) sole: Option<Oid>,
+}
 
 /// One side of a merge.
 #[derive(Debug, Clone, Copy)]
@@ -41,22 +54,27 @@ pub(crate) enum Combined {
     Conflict { conflicts: Vec<Conflict>, engine: &'static str },
 }
 
-/// Merges `theirs` into `ours`, with `base` as a merge base beside those of the history.
+/// Merges `theirs` into `ours`. A base entry is a merge base beside those of the history.
 pub(crate) fn combine(
     git: &Git,
     quarantine: &Quarantine,
-    base: Option<Oid>,
+    bases: &Bases,
     ours: Side,
     theirs: Side,
     control: &Control,
 ) -> Result<Combined, GitError> {
     if ours.tree == theirs.tree {
-        return Ok(Combined::Clean { tree: ours.tree, engine: "trivial" });
+        return Ok(Combined::Clean { tree: ours.tree, engine: TRIVIAL });
+    }
+    if let Some(base) = bases.sole
+        && let Some(tree) = trivial::merge(quarantine, base, ours.tree, theirs.tree)?
+    {
+        return Ok(Combined::Clean { tree, engine: TRIVIAL });
     }
     let who = Identity::of_isofold()?;
     let commit = |side: Side| {
         let mut parents: Vec<Oid> = side.head.into_iter().collect();
-        parents.extend(base.filter(|base| side.head != Some(*base)));
+        parents.extend(bases.entry.filter(|base| side.head != Some(*base)));
         quarantine.commit(side.tree, &parents, "side of a merge", &who.author, &who.committer)
     };
     let (ours, theirs) = (commit(ours)?, commit(theirs)?);

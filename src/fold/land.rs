@@ -8,11 +8,11 @@ use crate::files::as_path;
 use crate::git::program::Git;
 use crate::git::quarantine::Quarantine;
 use crate::git::refs::HeadLock;
-use crate::git::repository::{Repo, submodule_has};
-use crate::git::tree::{Change, MODE_GITLINK};
+use crate::git::repository::{Repo, plain_content, submodule_has};
+use crate::git::tree::{Change, MODE_GITLINK, Objects};
 use crate::git::{GitError, show};
 use crate::records::{self, BaseEntry};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, attributes_above};
 use crate::write::WriteError;
 use crate::write::index::{self, IndexLock};
 use crate::write::plan::{self, Plan};
@@ -50,7 +50,19 @@ impl<'a> Ground<'a> {
 
     pub(super) fn stage(&self, plan: &Plan, quarantine: &Quarantine, control: &Control) -> Result<Stage, WriteError> {
         let git = quarantine.enter(self.git.clone());
-        Stage::new(&self.view(), plan, &git, self.repo.git_dir(), control)
+        let unconverted = self.is_plain(plan)?.then_some(quarantine as &dyn Objects);
+        Stage::new(&self.view(), plan, &git, self.repo.git_dir(), unconverted, control)
+    }
+
+    /// Whether nothing converts the content of the files that come: no setting, and no attributes file
+    /// before or after.
+    fn is_plain(&self, plan: &Plan) -> Result<bool, GitError> {
+        let attributes = |path: &[u8]| path.rsplit(|b| *b == b'/').next() == Some(b".gitattributes");
+        let index = &self.snapshot.index;
+        let none = !plan.index.keys().any(|path| attributes(path))
+            && !index.entries().iter().any(|entry| attributes(index.path(entry)))
+            && !attributes_above(self.repo.work_dir(), plan.index.keys().map(Vec::as_slice));
+        Ok(none && plain_content(self.repo)?)
     }
 }
 

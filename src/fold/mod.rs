@@ -302,7 +302,7 @@ fn run(
     let combined = combine::combine(
         &repo.git(),
         &quarantine,
-        entry.as_ref().map(|entry| entry.base),
+        &bases::of(&repo, entry.as_ref(), &head, &child_head)?,
         Side { tree: ours.tree, head: head.id },
         Side { tree: theirs.tree, head: child_head.id },
         control,

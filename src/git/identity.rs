@@ -17,12 +17,39 @@ impl Identity {
     /// The identity of whoever runs this process, exactly as `git commit` in `repo` would take it:
     /// `GIT_*` variables, then the configuration. `Ok(Err(words))` where git finds none.
     pub(crate) fn of_user(repo: &Repo, control: &Control) -> Result<Result<Self, String>, GitError> {
+        if let Some(known) = Self::plain(repo)? {
+            return Ok(Ok(known));
+        }
         let git = repo.git();
         let author = match ident(&git, "GIT_AUTHOR_IDENT", control)? {
             Ok(author) => author,
             Err(words) => return Ok(Err(words)),
         };
         Ok(ident(&git, "GIT_COMMITTER_IDENT", control)?.map(|committer| Self { author, committer }))
+    }
+
+    /// The identity where names and addresses are plainly said, by variables or the configuration;
+    /// what git has to work out (a date given, an address made of the host's name) is left to git.
+    fn plain(repo: &Repo) -> Result<Option<Self>, GitError> {
+        let unread = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"];
+        if unread.iter().any(|name| std::env::var_os(name).is_some()) {
+            return Ok(None);
+        }
+        let act = || "cannot read the configuration of the identity".to_owned();
+        let config = repo.library().config().act(act)?.snapshot().act(act)?;
+        let said = |role: &str, what: &str| -> Option<String> {
+            let variable = std::env::var(format!("GIT_{}_{}", role.to_uppercase(), what.to_uppercase())).ok();
+            let value = variable.or_else(|| config.get_string(&format!("{role}.{what}")).ok());
+            let value = value.or_else(|| config.get_string(&format!("user.{what}")).ok())?;
+            // git strips these from the ends.
+            let crud = |c: char| c.is_control() || " .,:;<>\"\\'".contains(c);
+            let plain = !value.is_empty() && !value.starts_with(crud) && !value.ends_with(crud);
+            (plain && !value.contains(['<', '>', '\n'])).then_some(value)
+        };
+        let sign = |role: &str| -> Option<Signature<'static>> {
+            Signature::now(&said(role, "name")?, &said(role, "email")?).ok()
+        };
+        Ok(sign("author").zip(sign("committer")).map(|(author, committer)| Self { author, committer }))
     }
 
     /// The identity of commits that stay hidden under `refs/isofold/`.

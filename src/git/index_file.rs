@@ -370,6 +370,11 @@ impl IndexFile {
         self.finish(bytes)
     }
 
+    /// An index in memory with these entries, as if its file had been written at `mtime`.
+    pub(crate) fn rewritten(&self, entries: Vec<NewEntry>, mtime: (i64, i64)) -> Result<Self, GitError> {
+        Self::parse(self.with_entries(entries), mtime)
+    }
+
     fn finish(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         let sum = if self.checksum { Sha1::digest(&bytes).to_vec() } else { vec![0; HASH] };
         bytes.extend_from_slice(&sum);
@@ -386,6 +391,26 @@ pub(crate) struct NewEntry {
     pub(crate) stat: IndexStat,
     pub(crate) assume_valid: bool,
     pub(crate) skip_worktree: bool,
+}
+
+impl NewEntry {
+    /// An entry of `index` as it is.
+    pub(crate) fn of(index: &IndexFile, entry: &Entry) -> Self {
+        Self {
+            path: index.path(entry).to_vec(),
+            mode: entry.mode,
+            id: entry.id,
+            stat: entry.stat,
+            assume_valid: entry.assume_valid(),
+            skip_worktree: entry.skip_worktree(),
+        }
+    }
+}
+
+/// The time now, in seconds and nanoseconds.
+pub(crate) fn now() -> (i64, i64) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    (i64::try_from(now.as_secs()).unwrap_or(i64::MAX), i64::from(now.subsec_nanos()))
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {

@@ -4,15 +4,18 @@
 //! operation makes goes there, by the library and by the git program alike; it is moved into the
 //! real store when a ref is about to name it, and vanishes without a trace otherwise.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use git2::{ObjectType, Oid, Repository, Signature};
 
 use super::program::Git;
 use super::repository::Repo;
+use super::tree::Item;
 use super::{Act, GitError};
+use crate::control::Control;
 
 pub(crate) struct Quarantine {
     directory: Option<tempfile::TempDir>,
@@ -34,9 +37,134 @@ impl Store {
         git.with("GIT_OBJECT_DIRECTORY", self.root.join("objects"))
     }
 
+    /// Opens the store for writing from this thread.
+    pub(crate) fn open(&self) -> Result<BlobStore, GitError> {
+        let repository = Repository::open_bare(&self.root).act(|| "cannot open the object quarantine".to_owned())?;
+        Ok(BlobStore { repository })
+    }
+
     /// A directory for temporary files that goes with the quarantine.
     pub(crate) fn root(&self) -> &Path {
         &self.root
+    }
+}
+
+/// A quarantine that blobs and trees are written to. What the real store has is not written again.
+pub(crate) struct BlobStore {
+    repository: Repository,
+}
+
+/// Why a file could not be stored.
+pub(crate) enum StoreError {
+    Read(io::Error),
+    Git(GitError),
+}
+
+impl StoreError {
+    /// Names the file that could not be read.
+    pub(crate) fn reading(self, path: &Path) -> GitError {
+        match self {
+            Self::Read(error) => GitError::io("cannot read", path)(error),
+            Self::Git(error) => error,
+        }
+    }
+}
+
+impl BlobStore {
+    /// Files up to this size are read in one piece.
+    const PIECE: u64 = 4 * 1024 * 1024;
+
+    pub(crate) fn write(&self, content: &[u8]) -> Result<Oid, GitError> {
+        self.repository.blob(content).act(|| "cannot write a blob".to_owned())
+    }
+
+    /// Stores a file of `size` bytes; `None` if it turns out to hold more or less.
+    pub(crate) fn write_file(&self, mut file: File, size: u64, control: &Control) -> Result<Option<Oid>, StoreError> {
+        if size <= Self::PIECE {
+            let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
+            file.read_to_end(&mut content).map_err(StoreError::Read)?;
+            if content.len() as u64 != size {
+                return Ok(None);
+            }
+            return self.write(&content).map(Some).map_err(StoreError::Git);
+        }
+        let git = |e| StoreError::Git(GitError::Library { act: "cannot write a blob".to_owned(), source: e });
+        let odb = self.repository.odb().map_err(git)?;
+        let length = usize::try_from(size).map_err(|_| StoreError::Read(io::ErrorKind::FileTooLarge.into()))?;
+        let mut writer = odb.writer(length, ObjectType::Blob).map_err(git)?;
+        let mut piece = vec![0; 1024 * 1024];
+        let mut left = size;
+        loop {
+            control.check().map_err(|stop| StoreError::Git(stop.into()))?;
+            let read = file.read(&mut piece).map_err(StoreError::Read)?;
+            if read == 0 {
+                break;
+            }
+            if read as u64 > left {
+                return Ok(None);
+            }
+            left -= read as u64;
+            writer
+                .write_all(&piece[..read])
+                .map_err(|e| StoreError::Git(GitError::io("cannot write a blob to", self.repository.path())(e)))?;
+        }
+        if left > 0 {
+            return Ok(None);
+        }
+        writer.finalize().map(Some).map_err(git)
+    }
+
+    /// The tree that `baseline` becomes with these files changed, or gone where `None`.
+    pub(crate) fn updated_tree(&self, baseline: Oid, changes: &[(&[u8], Option<Item>)]) -> Result<Oid, GitError> {
+        let act = || "cannot write a tree".to_owned();
+        let root = if baseline == super::tree::empty_tree()? { None } else { Some(baseline) };
+        let mut sorted: Vec<(&[u8], Option<Item>)> = changes.to_vec();
+        sorted.sort_by(|a, b| a.0.cmp(b.0));
+        let updated = self.update(root, &sorted, 0)?;
+        match updated {
+            Some(tree) => Ok(tree),
+            None => self.repository.treebuilder(None).act(act)?.write().act(act),
+        }
+    }
+
+    /// One level: `changes` all lie below it, their names start at `skip`. `None` where nothing is left.
+    fn update(
+        &self,
+        tree: Option<Oid>,
+        changes: &[(&[u8], Option<Item>)],
+        skip: usize,
+    ) -> Result<Option<Oid>, GitError> {
+        let act = || "cannot write a tree".to_owned();
+        let old = tree.map(|id| self.repository.find_tree(id)).transpose().act(act)?;
+        let mut builder = self.repository.treebuilder(old.as_ref()).act(act)?;
+        let mut at = 0;
+        while at < changes.len() {
+            let (path, new) = changes[at];
+            let rest = &path[skip..];
+            let slash = rest.iter().position(|b| *b == b'/');
+            let name = &rest[..slash.unwrap_or(rest.len())];
+            let file = std::ffi::OsStr::from_bytes(name);
+            let item = if slash.is_some() {
+                let below = &path[..=skip + name.len()];
+                let end = at + changes[at..].iter().take_while(|(p, _)| p.starts_with(below)).count();
+                let found = builder.get(file).act(act)?;
+                let inner = found.filter(|e| e.filemode_raw() == 0o040_000).map(|e| e.id());
+                let updated = self.update(inner, &changes[at..end], skip + name.len() + 1)?;
+                at = end;
+                updated.map(|id| Item { mode: super::tree::MODE_TREE, id })
+            } else {
+                at += 1;
+                new
+            };
+            match item {
+                Some(item) => {
+                    builder.insert(file, item.id, item.mode.cast_signed()).act(act)?;
+                }
+                None if builder.get(file).act(act)?.is_some() => builder.remove(file).act(act)?,
+                None => {}
+            }
+        }
+        if builder.is_empty() { Ok(None) } else { builder.write().map(Some).act(act) }
     }
 }
 
@@ -130,6 +258,42 @@ impl Quarantine {
         Ok(())
     }
 
+    /// From so many loose objects on one pack is written instead: two files to sync.
+    const WORTH_A_PACK: usize = 16;
+
+    /// Writes loose objects of the quarantine into the real store as one pack, synced.
+    fn pack(&self, loose: &[PathBuf]) -> Result<(), GitError> {
+        let act = || "cannot write a pack".to_owned();
+        let mut builder = self.repository.packbuilder().act(act)?;
+        builder.set_threads(1);
+        for inside in loose {
+            let name: String = inside.to_string_lossy().chars().filter(|c| *c != '/').collect();
+            builder.insert_object(Oid::from_str(&name).act(act)?, None).act(act)?;
+        }
+        let target = self.real.join("pack");
+        let synced =
+            |file: &Path| File::open(file).and_then(|f| f.sync_all()).map_err(GitError::io("cannot sync", file));
+        let made = tempfile::Builder::new().prefix("tmp_isofold_").tempdir_in(&self.root);
+        let made = made.map_err(GitError::io("cannot write to", &self.root))?;
+        builder.write(made.path(), 0).act(act)?;
+        let mut files: Vec<PathBuf> = Vec::new();
+        for entry in fs::read_dir(made.path()).map_err(GitError::io("cannot read", made.path()))? {
+            files.push(entry.map_err(GitError::io("cannot read", made.path()))?.path());
+        }
+        // An index names its pack: it comes last.
+        files.sort_by_key(|path| path.extension().is_some_and(|e| e == "idx"));
+        for file in &files {
+            synced(file)?;
+            let to = target.join(file.file_name().unwrap_or_default());
+            let moved = match fs::rename(file, &to) {
+                Err(e) if e.kind() == io::ErrorKind::CrossesDevices => copy_in(file, &to),
+                other => other,
+            };
+            moved.map_err(GitError::io("cannot write the pack", &to))?;
+        }
+        synced(&target)
+    }
+
     /// Moves every object into the real store, contents synced before names; the quarantine is
     /// empty afterwards. Objects that are there already are left as they are.
     pub(crate) fn release(&self) -> Result<(), GitError> {
@@ -144,6 +308,10 @@ impl Quarantine {
                 continue;
             }
             if inside.starts_with("pack") { packs.push(inside) } else { loose.push(inside) }
+        }
+        if loose.len() >= Self::WORTH_A_PACK {
+            self.pack(&loose)?;
+            loose.clear();
         }
         // An index names its pack: it comes last.
         packs.sort_by_key(|path| path.extension().is_some_and(|e| e == "idx"));

@@ -329,3 +329,30 @@ pub(crate) fn ignore_files(repo: &Repo) -> Result<Option<Vec<PathBuf>>, GitError
     let plain = !outside || (only_system && !Path::new("/etc/gitconfig").exists());
     Ok(plain.then_some(files))
 }
+
+/// Whether no setting and no attributes file outside the work tree makes git convert content on its
+/// way in or out (gitattributes(5)). Attributes files inside the work tree are the caller's to look for.
+pub(crate) fn plain_content(repo: &Repo) -> Result<bool, GitError> {
+    let outside = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"];
+    if outside.iter().any(|name| std::env::var_os(name).is_some()) {
+        return Ok(false);
+    }
+    let act = || "cannot read the configuration".to_owned();
+    let config = repo.library.config().act(act)?.snapshot().act(act)?;
+    for key in ["core.autocrlf", "core.eol", "core.attributesFile", "core.symlinks", "core.checkRoundtripEncoding"] {
+        match config.get_entry(key) {
+            Err(error) if error.code() == ErrorCode::NotFound => {}
+            Err(error) => return Err(error).act(act),
+            Ok(entry) if key == "core.autocrlf" && entry.value().is_ok_and(|v| v == "false") => {}
+            Ok(entry) if key == "core.symlinks" && entry.value().is_ok_and(|v| v == "true") => {}
+            Ok(_) => return Ok(false),
+        }
+    }
+    let home = std::env::var_os("XDG_CONFIG_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
+    let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
+    let mut files = vec![repo.common_dir().join("info/attributes"), PathBuf::from("/etc/gitattributes")];
+    files.extend(home.map(|home| home.join("git/attributes")));
+    // A git of another prefix has its system-wide files elsewhere.
+    files.extend(["/usr/local/etc/gitattributes", "/opt/homebrew/etc/gitattributes"].map(PathBuf::from));
+    Ok(files.iter().all(|file| fs::symlink_metadata(file).is_err()))
+}

@@ -16,6 +16,7 @@ pub(crate) struct Item {
 pub(crate) const MODE_TREE: u32 = 0o040_000;
 pub(crate) const MODE_LINK: u32 = 0o120_000;
 pub(crate) const MODE_GITLINK: u32 = 0o160_000;
+pub(crate) const MODE_FILE: u32 = 0o100_644;
 pub(crate) const MODE_EXECUTABLE: u32 = 0o100_755;
 
 /// A path that differs between two trees; `None` where a side does not have it.
@@ -37,6 +38,12 @@ pub(crate) trait Objects {
         descend(self.store(), Some(old), Some(new), &mut Vec::new(), &mut changes)?;
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(changes)
+    }
+
+    /// The content of a blob.
+    fn blob(&self, id: Oid) -> Result<Vec<u8>, GitError> {
+        let blob = self.store().find_blob(id).act(|| format!("cannot read blob {id}"))?;
+        Ok(blob.content().to_vec())
     }
 
     /// Mode and id of `path` in `tree`; a directory counts too.

@@ -7,6 +7,7 @@
 //! caller's [`Rules`] leave out. The index itself is never written.
 
 mod ignore;
+mod inline;
 mod program;
 mod scan;
 mod store;
@@ -20,12 +21,13 @@ use crate::control::{Control, Stop};
 use crate::files::{FilesError, as_path};
 use crate::git::index_file::IndexFile;
 use crate::git::quarantine::Store;
-use crate::git::repository::{Place, Repo, ignore_files};
+use crate::git::repository::{Place, Repo, ignore_files, plain_content};
 use crate::git::worktrees::admin_of_git_file;
 use crate::git::{GitError, Oid, show};
 use crate::options::Excludes;
 
 use ignore::Ignore;
+pub(crate) use inline::attributes_above;
 use scan::{Ground, Scanned};
 
 /// What a snapshot leaves out or takes in beyond git's own rules.
@@ -72,8 +74,16 @@ impl Snapshot {
         if Arc::ptr_eq(&self.index, &self.before) {
             return Vec::new();
         }
-        let paths = self.index.entries().iter().map(|entry| self.index.path(entry));
-        paths.filter(|path| self.before.position(path).is_none()).map(<[u8]>::to_vec).collect()
+        // Both are in the order of paths.
+        let mut known = self.before.entries().iter().map(|entry| self.before.path(entry)).peekable();
+        let mut untracked = Vec::new();
+        for path in self.index.entries().iter().map(|entry| self.index.path(entry)) {
+            while known.next_if(|known| *known < path).is_some() {}
+            if known.peek().is_none_or(|known| *known != path) {
+                untracked.push(path.to_vec());
+            }
+        }
+        untracked
     }
 }
 
@@ -107,11 +117,14 @@ impl SnapshotError {
 
 /// What has to be known of a repository before its work trees are snapshotted.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "each is one setting of git")]
 pub(crate) struct Setting {
     /// Ignore files beyond the directories' own; `None` where only git knows them.
     ignore_files: Option<Vec<std::path::PathBuf>>,
     casefold: bool,
     file_mode: bool,
+    /// Neither a setting nor an attributes file outside the work tree converts content.
+    plain: bool,
     /// Git clears and sets flags of its own in sparse checkouts.
     sparse: bool,
 }
@@ -123,6 +136,7 @@ impl Setting {
             ignore_files: ignore_files(repo)?,
             casefold: repo.config_bool("core.ignoreCase", false)?,
             file_mode: repo.config_bool("core.fileMode", true)?,
+            plain: plain_content(repo)?,
             sparse: repo.config_bool("core.sparseCheckout", false)?,
         })
     }
@@ -166,7 +180,7 @@ pub(crate) fn snapshot(
         _ => None,
     };
     let (tree, index) = match scanned {
-        Some(scanned) => store::changes(&mut work, &before, scanned, store, control).map_err(failed)?,
+        Some(scanned) => store::changes(&mut work, setting, &before, &scanned, store, control).map_err(failed)?,
         None => store::everything(&mut work, &before, store, control).map_err(failed)?,
     };
     work.not_folded.extend(unseen::unseen(place, &index).map_err(failed)?);

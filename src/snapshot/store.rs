@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::scan::Scanned;
-use super::{Work, program};
+use super::{Setting, Work, inline, program};
 use crate::control::Control;
 use crate::files::as_path;
 use crate::git::index_file::IndexFile;
@@ -70,15 +70,16 @@ impl Scratch {
 /// Stores what a scan found.
 pub(super) fn changes(
     work: &mut Work<'_>,
+    setting: &Setting,
     before: &Arc<IndexFile>,
-    scanned: Scanned,
+    scanned: &Scanned,
     store: &Store,
     control: &Control,
 ) -> Result<(Oid, Arc<IndexFile>), GitError> {
     for nested in &scanned.nested {
         work.nested(nested);
     }
-    let new: Vec<Vec<u8>> = scanned.untracked.into_iter().filter(|path| work.takes(path)).collect();
+    let new: Vec<Vec<u8>> = scanned.untracked.iter().filter(|path| work.takes(path)).cloned().collect();
     let present: BTreeSet<&[u8]> = new.iter().map(Vec::as_slice).collect();
     let forced = forced(work, |path| before.position(path).is_some() || present.contains(path));
     if scanned.gone.is_empty() && scanned.changed.is_empty() && new.is_empty() && forced.is_empty() {
@@ -87,6 +88,10 @@ pub(super) fn changes(
         }
         let scratch = Scratch::new(work, before, store)?;
         return Ok((scratch.write_tree(control)?, before.clone()));
+    }
+    let all_new: Vec<Vec<u8>> = new.iter().chain(&forced).cloned().collect();
+    if let Some(stored) = inline::changes(work, setting, before, scanned, &all_new, store, control)? {
+        return Ok(stored);
     }
     let scratch = Scratch::new(work, before, store)?;
     // What goes makes room: a directory may stand where a file was.

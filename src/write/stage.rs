@@ -3,17 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::WriteError;
 use super::plan::{Ground, Plan, Step};
 use crate::control::Control;
 use crate::files::{FilesError, as_path};
+use crate::git::GitError;
 use crate::git::index_file::{IndexFile, IndexStat, NewEntry};
 use crate::git::program::Git;
-use crate::git::tree::{Item, MODE_GITLINK};
+use crate::git::tree::{Item, MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK, Objects};
 
 /// Directories for new files and for what they replace, one on each file system that is written to.
 pub(crate) struct Stage {
@@ -26,12 +28,14 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Writes every new file of the plan. `git` reads the objects of the new tree; `git_dir` is
-    /// where the first room is made if it is on the work tree's file system.
+    /// where the first room is made if it is on the work tree's file system. Where nothing converts
+    /// content, `unconverted` gives the objects and no git is needed.
     pub(crate) fn new(
         ground: &Ground<'_>,
         plan: &Plan,
         git: &Git,
         git_dir: &Path,
+        unconverted: Option<&dyn Objects>,
         control: &Control,
     ) -> Result<Self, WriteError> {
         let mut stage = Self { rooms: Vec::new(), files: BTreeMap::new(), count: 0 };
@@ -61,7 +65,10 @@ impl Stage {
         let room = stage.rooms[0].1.path().to_owned();
         let tree = room.join("tree");
         fs::create_dir(&tree).map_err(FilesError::io("cannot write to", &room))?;
-        checkout(ground, plan, &coming, git, &room, &tree, control)?;
+        match unconverted {
+            Some(objects) => write_plain(&coming, objects, &tree, control)?,
+            None => checkout(ground, plan, &coming, git, &room, &tree, control)?,
+        }
         for (path, _) in &coming {
             let mut file = tree.join(as_path(path));
             let device = device(&existing_above(ground.root, path))?;
@@ -114,6 +121,32 @@ impl Stage {
         }
         kept
     }
+}
+
+/// Writes new files whose content nothing converts.
+fn write_plain(
+    coming: &[(&[u8], Item)],
+    objects: &dyn Objects,
+    tree: &Path,
+    control: &Control,
+) -> Result<(), WriteError> {
+    for (path, item) in coming {
+        control.check().map_err(GitError::from)?;
+        let content = objects.blob(item.id)?;
+        let full = tree.join(as_path(path));
+        let written = || -> io::Result<()> {
+            fs::create_dir_all(full.parent().unwrap_or(tree))?;
+            if item.mode == MODE_LINK {
+                return std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(&content), &full);
+            }
+            // The umask has its say, as with git.
+            let mode = if item.mode == MODE_EXECUTABLE { 0o777 } else { 0o666 };
+            let mut file = fs::File::options().write(true).create_new(true).mode(mode).open(&full)?;
+            file.write_all(&content)
+        };
+        written().map_err(FilesError::io("cannot write", &full))?;
+    }
+    Ok(())
 }
 
 /// Has git check the new files out into `tree`, with the attributes of the new tree: line endings,
