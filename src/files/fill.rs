@@ -43,6 +43,9 @@ pub(crate) trait Select: Sync {
     /// Whether a file is tracked, or anything in a directory.
     fn holds_tracked(&self, path: &[u8], kind: FileType) -> bool;
 
+    /// Whether a directory has an index of its own, so that nothing in it is for the caller to list.
+    fn is_submodule(&self, path: &[u8]) -> bool;
+
     /// The place of a tracked path in the caller's own list.
     fn position(&self, path: &[u8]) -> Option<usize>;
 }
@@ -76,6 +79,8 @@ pub(crate) struct Filled {
     pub(crate) unstored: Vec<Vec<u8>>,
     /// The topmost untracked files, links and directories (`true`).
     pub(crate) untracked: Vec<(Vec<u8>, bool)>,
+    /// Directories below the root that have a `.git` file, outer ones first.
+    pub(crate) git_files: Vec<Vec<u8>>,
 }
 
 impl Filled {
@@ -92,6 +97,7 @@ impl Filled {
         self.tracked.extend(other.tracked);
         self.unstored.extend(other.unstored);
         self.untracked.extend(other.untracked);
+        self.git_files.extend(other.git_files);
     }
 }
 
@@ -149,7 +155,7 @@ pub(crate) fn fill(
     if let Some((path, error)) = shared.late_error.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(FilesError::io("cannot finish the directory", &to.join(as_path(&path)))(error.into()));
     }
-    for list in [&mut filled.skipped, &mut filled.left_out, &mut filled.unsteady, &mut filled.unstored] {
+    for list in [&mut filled.skipped, &mut filled.left_out, &mut filled.unsteady, &mut filled.unstored, &mut filled.git_files] {
         list.sort();
     }
     Ok(filled)
@@ -235,7 +241,9 @@ impl Shared<'_> {
         let node = Arc::new(Node {
             source,
             target,
-            holds_tracked: above.holds_tracked && self.select.holds_tracked(&path, FileType::Directory),
+            holds_tracked: above.holds_tracked
+                && self.select.holds_tracked(&path, FileType::Directory)
+                && !self.select.is_submodule(&path),
             path,
             meta,
             tracked_only,
@@ -306,6 +314,9 @@ impl Shared<'_> {
                 Err(CopyError::Source(error)) => return Err(self.source_error(&path, error)),
                 Err(CopyError::Target(error)) => return Err(self.target_error(&path, error)),
             };
+            if entry.kind == FileType::RegularFile && entry.name.as_c_str() == c".git" {
+                filled.git_files.push(of.path.clone());
+            }
             let Copied { source, copy, steady, .. } = done;
             match self.select.position(&path) {
                 Some(position) => filled.tracked.push(TrackedCopy { position, source, copy, steady }),

@@ -3,6 +3,7 @@
 
 pub(crate) mod identity;
 pub(crate) mod index_file;
+pub(crate) mod modules;
 pub(crate) mod program;
 pub(crate) mod quarantine;
 pub(crate) mod refs;

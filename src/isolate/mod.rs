@@ -7,6 +7,7 @@ mod branch;
 pub(crate) mod remove;
 mod select;
 mod stale;
+mod submodules;
 mod undo;
 
 use std::fs;
@@ -230,6 +231,7 @@ fn run(
     drop(select);
     control.check().map_err(GitError::from)?;
     carry_settings(&repo, &admin)?;
+    submodules::give_modules(&repo, &places.child, &admin, &filled.git_files, control)?;
     let stats = warm_stats(&index, &filled);
     let child_index = admin.join("index");
     let has_index = repo.place().index_path().exists();

@@ -94,8 +94,7 @@ impl Select for Selection<'_> {
                 self.index.position(path).is_some() || self.in_head(path).is_some_and(|mode| mode != MODE_TREE);
             return if tracked { Verdict::Take } else { Verdict::LeaveOut };
         }
-        let submodule = self.index.find(path).is_some_and(|entry| entry.mode == MODE_GITLINK);
-        if submodule || self.in_head(path) == Some(MODE_GITLINK) {
+        if self.is_submodule(path) || self.in_head(path) == Some(MODE_GITLINK) {
             return Verdict::Take;
         }
         let holds_tracked = self.index.has_below(path) || self.in_head(path) == Some(MODE_TREE);
@@ -114,11 +113,16 @@ impl Select for Selection<'_> {
         let Some(text) = read_at(directory, c".git", 64 * 1024) else { return false };
         let Some(target) = text.strip_prefix(b"gitdir:") else { return false };
         let target = self.root.join(as_path(path)).join(to_path(target.trim_ascii()));
-        fs::canonicalize(target).is_ok_and(|target| target.starts_with(&self.registry))
+        // Below an entry are the submodules of its worktree.
+        fs::canonicalize(target).is_ok_and(|target| target.parent() == Some(&self.registry))
     }
 
     fn holds_tracked(&self, path: &[u8], kind: FileType) -> bool {
         self.index.position(path).is_some() || (kind == FileType::Directory && self.index.has_below(path))
+    }
+
+    fn is_submodule(&self, path: &[u8]) -> bool {
+        self.index.find(path).is_some_and(|entry| entry.mode == MODE_GITLINK)
     }
 
     fn position(&self, path: &[u8]) -> Option<usize> {

@@ -248,7 +248,10 @@ impl<'a> Work<'a> {
     fn nested(&mut self, path: &[u8]) {
         let ours = admin_of_git_file(&self.place.work_dir.join(as_path(path)).join(".git"))
             .and_then(|admin| fs::canonicalize(admin).ok())
-            .is_some_and(|admin| admin.starts_with(&self.place.common_dir));
+            .is_some_and(|admin| {
+                // Below an entry of the registry, or beside it, are repositories of submodules.
+                admin == self.place.common_dir || admin.parent() == Some(&self.place.common_dir.join("worktrees"))
+            });
         if !ours {
             self.not_folded.push(NotFolded { path: path.to_vec(), why: "nested repository" });
         }
