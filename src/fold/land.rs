@@ -1,15 +1,15 @@
 //! Landing: the result into the Parent's files, index and HEAD, or everything as it was.
 
 use super::history::Landed;
+use super::pointers::Pointers;
 use super::{FoldError, FoldRequest};
-use crate::combine::Conflict;
 use crate::control::Control;
 use crate::files::as_path;
 use crate::git::program::Git;
 use crate::git::quarantine::Quarantine;
 use crate::git::refs::HeadLock;
-use crate::git::repository::{Repo, plain_content, submodule_has};
-use crate::git::tree::{Change, MODE_GITLINK, Objects};
+use crate::git::repository::{Repo, plain_content};
+use crate::git::tree::{Change, Objects};
 use crate::git::{GitError, show};
 use crate::records::{self, BaseEntry};
 use crate::snapshot::{Snapshot, attributes_above};
@@ -66,30 +66,12 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// A pointer to a commit that the Parent's submodule does not have must not land.
-pub(super) fn check_submodules(repo: &Repo, changes: &[Change]) -> Result<(), WriteError> {
-    let mut conflicts = Vec::new();
-    for change in changes {
-        let Some(new) = change.new.filter(|new| new.mode == MODE_GITLINK) else { continue };
-        let full = repo.work_dir().join(as_path(&change.path));
-        if submodule_has(&full, new.id) == Some(true) {
-            continue;
-        }
-        let path = show(as_path(&change.path));
-        let detail = format!(
-            "the submodule {path} would point to {}, which the Parent's copy of it does not have; fetch it there first",
-            &new.id.to_string()[..12]
-        );
-        conflicts.push(Conflict { path, kind: "submodule".to_owned(), detail });
-    }
-    if conflicts.is_empty() { Ok(()) } else { Err(WriteError::Conflicts(conflicts)) }
-}
-
 /// All that a landing needs; HEAD and index are locked.
 pub(super) struct Writing<'a> {
     pub(super) ground: &'a Ground<'a>,
     pub(super) plan: &'a Plan,
     pub(super) quarantine: &'a Quarantine,
+    pub(super) pointers: Pointers,
     pub(super) index_lock: IndexLock,
     pub(super) head_lock: HeadLock<'a>,
 }
@@ -105,7 +87,7 @@ impl Writing<'_> {
         entry: &BaseEntry,
         control: &Control,
     ) -> Result<Vec<String>, FoldError> {
-        let Self { ground, plan, quarantine, mut index_lock, head_lock } = self;
+        let Self { ground, plan, quarantine, mut pointers, mut index_lock, head_lock } = self;
         let repo = ground.repo;
         control.check().map_err(GitError::from)?;
         let swap = Swap::carry_out(repo.work_dir(), plan, stage, control)?;
@@ -116,8 +98,10 @@ impl Writing<'_> {
             .and_then(|()| Ok(control.check()?))
             // Only now: a fold that could not write the files leaves no objects either.
             .and_then(|()| quarantine.release())
+            .and_then(|()| pointers.carry())
             .and_then(|()| head_lock.advance(landed.head, &landed.who, &message));
         if let Err(error) = advanced {
+            pointers.undo();
             swap.undo()?;
             return Err(error.into());
         }

@@ -5,6 +5,7 @@
 mod child;
 mod history;
 mod land;
+mod pointers;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -322,7 +323,7 @@ fn run(
     let changes = quarantine.changes(ours.tree, tree)?;
     notes.options_changed = changes.iter().any(|c| c.path == OPTIONS_FILE.as_bytes());
     let files: Vec<PathBuf> = changes.iter().map(|change| to_path(&change.path)).collect();
-    land::check_submodules(&repo, &changes)?;
+    let pointers = pointers::plan(&repo, &child.repo, head.id, child_head.id, &changes)?;
     let ground = land::Ground::new(&repo, &ours)?;
     let plan = ground.plan(&changes, control)?;
     let graph = history::Graph {
@@ -342,7 +343,7 @@ fn run(
     let landing = planned.landing();
     let new_entry = next_entry(&repo, places, &child_head, entry.as_ref(), &theirs, &landed)?;
     let staged = ground.stage(&plan, &quarantine, control)?;
-    let writing = land::Writing { ground: &ground, plan: &plan, quarantine: &quarantine, index_lock, head_lock };
+    let writing = land::Writing { ground: &ground, plan: &plan, quarantine: &quarantine, pointers, index_lock, head_lock };
     notes.saved = writing.write(staged, &landed, request, &new_entry, control)?;
     Ok(Done { landing, head: Some(landed.head), commits: landed.commits, files })
 }

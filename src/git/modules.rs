@@ -257,6 +257,11 @@ impl Module {
         self.library.find_commit(commit).is_ok()
     }
 
+    /// Whether `commit` is `ancestor` or has it in its history.
+    pub(crate) fn contains(&self, commit: Oid, ancestor: Oid) -> bool {
+        commit == ancestor || self.library.graph_descendant_of(commit, ancestor).is_ok_and(|found| found)
+    }
+
     /// Whether a ref or HEAD keeps the commit.
     pub(crate) fn keeps(&self, commit: Oid) -> Result<bool, GitError> {
         if !self.has(commit) {

@@ -258,23 +258,6 @@ impl Repo {
     }
 }
 
-/// Whether the submodule checked out at `directory` holds changes or commits in progress that the
-/// superproject's pointer does not name. Where it is not checked out there is nothing.
-pub(crate) fn submodule_is_dirty(directory: &Path) -> bool {
-    let Ok(inside) = Repository::open_ext(directory, RepositoryOpenFlags::NO_SEARCH, &[] as &[&Path]) else {
-        return false;
-    };
-    let mut options = git2::StatusOptions::new();
-    options.include_untracked(true).exclude_submodules(true);
-    inside.statuses(Some(&mut options)).is_ok_and(|list| !list.is_empty())
-}
-
-/// Whether the submodule checked out at `directory` has `commit`; `None` where none is checked out.
-pub(crate) fn submodule_has(directory: &Path, commit: Oid) -> Option<bool> {
-    let inside = Repository::open_ext(directory, RepositoryOpenFlags::NO_SEARCH, &[] as &[&Path]).ok()?;
-    Some(inside.find_commit(commit).is_ok())
-}
-
 /// Removes keys from a configuration file.
 pub(crate) fn drop_settings(file: &Path, keys: &[&str]) -> Result<(), GitError> {
     let act = || format!("cannot change {}", show(file));

@@ -14,6 +14,7 @@ use crate::files::fill::{Select, Verdict, read_at, to_path};
 use crate::files::walk::Entry;
 use crate::git::Oid;
 use crate::git::index_file::IndexFile;
+use crate::git::modules::git_dir_of;
 use crate::git::repository::Repo;
 use crate::git::tree::{MODE_GITLINK, MODE_TREE, Objects};
 use crate::git::worktrees::registered;
@@ -27,6 +28,9 @@ pub(super) struct Selection<'a> {
     registry: PathBuf,
     /// Device and inode of other work trees and of git directories.
     foreign: Vec<(u64, u64)>,
+    /// Submodules that are checked out, outer ones first: path with a final slash, index. What is
+    /// tracked there is tracked.
+    submodules: Vec<(Vec<u8>, IndexFile)>,
     /// HEAD's tree, for the few paths that a pattern matches.
     head: Option<(Mutex<Repo>, Oid)>,
 }
@@ -55,13 +59,32 @@ impl<'a> Selection<'a> {
             Some(id) if !excludes.is_empty() => Some((Mutex::new(Repo::open(repo.work_dir())?), repo.tree_of(id)?)),
             _ => None,
         };
+        let mut submodules = Vec::new();
+        if !excludes.is_empty() {
+            checked_out(repo.work_dir(), b"", index, &mut submodules)?;
+        }
         Ok(Self {
             index,
             excludes,
+            submodules,
             root: repo.work_dir().to_owned(),
             registry: repo.common_dir().join("worktrees"),
             foreign,
             head,
+        })
+    }
+
+    /// About a path that a pattern matches inside a submodule: its own index says what is tracked.
+    fn in_submodule(&self, path: &[u8], directory: bool) -> Option<Verdict> {
+        let (inside, index) =
+            self.submodules.iter().rev().find_map(|(at, index)| Some((path.strip_prefix(at.as_slice())?, index)))?;
+        let own = inside == b".git" || inside.starts_with(b".git/");
+        let entry = index.find(inside);
+        let tracked = entry.is_some_and(|entry| !directory || entry.mode == MODE_GITLINK);
+        Some(match (own || tracked, directory && index.has_below(inside)) {
+            (true, _) => Verdict::Take,
+            (false, true) => Verdict::TrackedOnly,
+            (false, false) => Verdict::LeaveOut,
         })
     }
 
@@ -88,6 +111,9 @@ impl Select for Selection<'_> {
         }
         if !tracked_only && !self.excludes.matches(as_path(path), directory) {
             return Verdict::Take;
+        }
+        if let Some(verdict) = self.in_submodule(path, directory) {
+            return verdict;
         }
         if !directory {
             let tracked =
@@ -128,4 +154,23 @@ impl Select for Selection<'_> {
     fn position(&self, path: &[u8]) -> Option<usize> {
         self.index.position(path)
     }
+}
+
+/// The submodules of an index that are checked out below `root`, with theirs.
+fn checked_out(
+    root: &Path,
+    prefix: &[u8],
+    index: &IndexFile,
+    found: &mut Vec<(Vec<u8>, IndexFile)>,
+) -> Result<(), IsolateError> {
+    for entry in index.entries().iter().filter(|entry| entry.mode == MODE_GITLINK) {
+        let mut path = [prefix, index.path(entry)].concat();
+        let Some(git_dir) = git_dir_of(&root.join(as_path(&path))) else { continue };
+        let inner = IndexFile::read(&git_dir.join("index"))?;
+        path.push(b'/');
+        let at = found.len();
+        checked_out(root, &path, &inner, found)?;
+        found.insert(at, (path, inner));
+    }
+    Ok(())
 }

@@ -183,7 +183,10 @@ pub(crate) fn snapshot(
         Some(scanned) => store::changes(&mut work, setting, &before, &scanned, store, control).map_err(failed)?,
         None => store::everything(&mut work, &before, store, control).map_err(failed)?,
     };
-    work.not_folded.extend(unseen::unseen(place, &index).map_err(failed)?);
+    // Who has seen the directory before us asks for its tree alone.
+    if seen.is_none() {
+        work.not_folded.extend(unseen::unseen(place, &index, control).map_err(failed)?);
+    }
     let Work { left_out, omitted, not_folded, .. } = work;
     Ok(Snapshot { tree, index, before, left_out, omitted, not_folded })
 }

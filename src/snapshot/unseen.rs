@@ -3,15 +3,19 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use super::NotFolded;
+use crate::control::Control;
 use crate::files::as_path;
 use crate::git::GitError;
 use crate::git::index_file::{IndexFile, IndexStat};
-use crate::git::repository::{Place, submodule_is_dirty};
+use crate::git::modules::git_dir_of;
+use crate::git::program::Git;
+use crate::git::repository::Place;
 use crate::git::tree::{MODE_GITLINK, MODE_LINK, hash_blob};
 
-pub(super) fn unseen(place: &Place, index: &IndexFile) -> Result<Vec<NotFolded>, GitError> {
+pub(super) fn unseen(place: &Place, index: &IndexFile, control: &Control) -> Result<Vec<NotFolded>, GitError> {
     let mut found = Vec::new();
     for entry in index.entries() {
         if entry.mode != MODE_GITLINK && !entry.flagged() {
@@ -20,8 +24,8 @@ pub(super) fn unseen(place: &Place, index: &IndexFile) -> Result<Vec<NotFolded>,
         let path = index.path(entry);
         let full = place.work_dir.join(as_path(path));
         if entry.mode == MODE_GITLINK {
-            if submodule_is_dirty(&full) {
-                found.push(NotFolded { path: path.to_vec(), why: "loose work in a submodule" });
+            if let Some(why) = loose(&full, control)? {
+                found.push(NotFolded { path: path.to_vec(), why });
             }
             continue;
         }
@@ -47,4 +51,16 @@ pub(super) fn unseen(place: &Place, index: &IndexFile) -> Result<Vec<NotFolded>,
         }
     }
     Ok(found)
+}
+
+/// Why the submodule at `directory` holds what its HEAD does not; git judges, submodules of it
+/// included. Where it is not checked out there is nothing.
+fn loose(directory: &Path, control: &Control) -> Result<Option<&'static str>, GitError> {
+    let Some(git_dir) = git_dir_of(directory) else { return Ok(None) };
+    let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=none"];
+    let finished = Git::new(&git_dir, directory).run(status, None, control)?;
+    Ok(match finished.code {
+        Some(0) => (!finished.stdout.is_empty()).then_some("loose work in a submodule"),
+        _ => Some("a submodule that git can't read"),
+    })
 }
