@@ -155,7 +155,9 @@ pub(crate) fn fill(
     if let Some((path, error)) = shared.late_error.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(FilesError::io("cannot finish the directory", &to.join(as_path(&path)))(error.into()));
     }
-    for list in [&mut filled.skipped, &mut filled.left_out, &mut filled.unsteady, &mut filled.unstored, &mut filled.git_files] {
+    for list in
+        [&mut filled.skipped, &mut filled.left_out, &mut filled.unsteady, &mut filled.unstored, &mut filled.git_files]
+    {
         list.sort();
     }
     Ok(filled)

@@ -343,7 +343,8 @@ fn run(
     let landing = planned.landing();
     let new_entry = next_entry(&repo, places, &child_head, entry.as_ref(), &theirs, &landed)?;
     let staged = ground.stage(&plan, &quarantine, control)?;
-    let writing = land::Writing { ground: &ground, plan: &plan, quarantine: &quarantine, pointers, index_lock, head_lock };
+    let writing =
+        land::Writing { ground: &ground, plan: &plan, quarantine: &quarantine, pointers, index_lock, head_lock };
     notes.saved = writing.write(staged, &landed, request, &new_entry, control)?;
     Ok(Done { landing, head: Some(landed.head), commits: landed.commits, files })
 }

@@ -37,12 +37,8 @@ pub(super) fn plan(
     child_head: Option<Oid>,
     changes: &[Change],
 ) -> Result<Pointers, WriteError> {
-    let mut planned = Plan {
-        parent: Side::of(parent),
-        child: Side::of(child),
-        carries: Vec::new(),
-        conflicts: Vec::new(),
-    };
+    let mut planned =
+        Plan { parent: Side::of(parent), child: Side::of(child), carries: Vec::new(), conflicts: Vec::new() };
     let mut history = None;
     for change in changes {
         let link = |item: Option<crate::git::tree::Item>| item.filter(|i| i.mode == MODE_GITLINK).map(|i| i.id);

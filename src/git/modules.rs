@@ -92,8 +92,8 @@ pub(crate) fn names_in(git_dir: &Path) -> Result<Vec<PathBuf>, GitError> {
 }
 
 /// Copies the module `from` to `to` for a work tree at `work_tree`. The copy borrows the original's
-/// objects. One that may go away (`lasting` is false: it belongs to a linked worktree) gives it the
-/// objects that are its own as well.
+/// objects. One that may go away (`lasting` is false: it belongs to a linked worktree) gives it its
+/// own objects instead, and only what it borrows itself is borrowed.
 pub(crate) fn copy(from: &Path, to: &Path, work_tree: &Path, lasting: bool) -> Result<(), GitError> {
     fs::create_dir_all(to).map_err(GitError::io("cannot make", to))?;
     copy_directory(from, to, Path::new(""))?;
@@ -102,19 +102,24 @@ pub(crate) fn copy(from: &Path, to: &Path, work_tree: &Path, lasting: bool) -> R
         let part = objects.join(part);
         fs::create_dir_all(&part).map_err(GitError::io("cannot make", &part))?;
     }
+    let mut stores = chain(&borrowed);
     if !lasting {
-        give_objects(&borrowed, &objects)?;
+        stores.retain(|store| *store != borrowed);
+        // A repack that runs meanwhile has put into another file what vanished.
+        while !give_objects(&borrowed, &objects)? {}
     }
     let mut text = Vec::new();
-    for store in chain(&borrowed) {
+    for store in stores {
         if store.as_os_str().as_bytes().contains(&b'\n') {
             return Err(GitError::Format { what: format!("a submodule's repository at {}", show(&store)) });
         }
         text.extend_from_slice(store.as_os_str().as_bytes());
         text.push(b'\n');
     }
-    let alternates = objects.join("info/alternates");
-    fs::write(&alternates, text).map_err(GitError::io("cannot write", &alternates))?;
+    if !text.is_empty() {
+        let alternates = objects.join("info/alternates");
+        fs::write(&alternates, text).map_err(GitError::io("cannot write", &alternates))?;
+    }
     set_work_tree(to, work_tree)
 }
 
@@ -175,8 +180,10 @@ fn copy_directory(from: &Path, to: &Path, inside: &Path) -> Result<(), GitError>
     Ok(())
 }
 
-/// Objects are never written twice, so both stores can hold the same files.
-fn give_objects(from: &Path, to: &Path) -> Result<(), GitError> {
+/// Object files are never changed, so both stores can hold the same ones. Whether all of them were
+/// still there.
+fn give_objects(from: &Path, to: &Path) -> Result<bool, GitError> {
+    let mut complete = true;
     for entry in walkdir::WalkDir::new(from).into_iter().filter_map(Result::ok) {
         let inside = entry.path().strip_prefix(from).unwrap_or(entry.path());
         let temporary = entry.file_name().as_bytes().starts_with(b"tmp_");
@@ -184,14 +191,17 @@ fn give_objects(from: &Path, to: &Path) -> Result<(), GitError> {
             continue;
         }
         let target = to.join(inside);
+        if target.exists() {
+            continue;
+        }
         let given = fs::create_dir_all(target.parent().unwrap_or(to))
             .and_then(|()| fs::hard_link(entry.path(), &target).or_else(|_| fs::copy(entry.path(), &target).map(drop)));
         match given {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !entry.path().exists() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !entry.path().exists() => complete = false,
             other => other.map_err(GitError::io("cannot copy", entry.path()))?,
         }
     }
-    Ok(())
+    Ok(complete)
 }
 
 /// Tells a module where its work tree is; nothing else of its configuration changes.
@@ -252,6 +262,12 @@ impl Module {
         &self.git_dir
     }
 
+    /// The work tree that its configuration names.
+    pub(crate) fn work_tree(&self) -> Option<PathBuf> {
+        let named = self.library.config().ok()?.get_path("core.worktree").ok()?;
+        fs::canonicalize(self.git_dir.join(named)).ok()
+    }
+
     /// Whether it has the commit.
     pub(crate) fn has(&self, commit: Oid) -> bool {
         self.library.find_commit(commit).is_ok()
@@ -299,7 +315,9 @@ impl Module {
         if counts(b"HEAD") {
             named.extend(self.library.refname_to_id("HEAD").ok());
         }
+        // Asked for a log that is not there, the library makes one.
         if counts(b"refs/stash")
+            && self.git_dir.join("logs/refs/stash").is_file()
             && let Ok(log) = self.library.reflog("refs/stash")
         {
             named.extend(log.iter().map(|entry| entry.id_new()));

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::undo::Undo;
-use super::{IsolateError, stale};
+use super::{IsolateError, rescue, stale};
+use crate::control::Control;
 use crate::git::repository::{Head, Repo};
 use crate::git::worktrees::{Registered, registered, unregister, uses_of};
 use crate::git::{GitError, Oid};
@@ -26,6 +27,10 @@ pub(super) fn replaceable(repo: &Repo, branch: Option<&str>, child: &Path) -> Re
             let reason = if reason.is_empty() { "no reason given".to_owned() } else { reason.clone() };
             return Err(IsolateError::Locked { place: entry.directory, reason });
         }
+        if let Some(held) = rescue::held_by_gone(repo, &entry)?.iter().find(|held| !held.has_refuge()) {
+            let held = held.describe();
+            return Err(IsolateError::HeldByGone { place: entry.directory, admin: entry.admin, held });
+        }
         found.push(entry);
     }
     Ok(found)
@@ -38,6 +43,7 @@ pub(super) fn replace(
     entries: &[Registered],
     child: &Path,
     undo: &mut Undo<'_>,
+    control: &Control,
 ) -> Result<Vec<String>, IsolateError> {
     let mut saved = Vec::new();
     for entry in entries {
@@ -46,6 +52,10 @@ pub(super) fn replace(
             continue;
         }
         saved.extend(save_head(repo, entry, undo)?);
+        let label = label(entry);
+        for held in rescue::held_by_gone(repo, entry)? {
+            saved.extend(held.save(&label, control)?);
+        }
         unregister(repo.common_dir(), &entry.admin)?;
     }
     Ok(saved)
@@ -68,8 +78,12 @@ fn save_head(repo: &Repo, entry: &Registered, undo: &mut Undo<'_>) -> Result<Opt
     if !repo.has_object(id) || !repo.only_reached_by(id, "", None)? {
         return Ok(None);
     }
-    let label = entry.directory.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-    save(repo, &label, id, undo).map(Some)
+    save(repo, &label(entry), id, undo).map(Some)
+}
+
+/// What the refs that save an entry's work are named after.
+fn label(entry: &Registered) -> String {
+    entry.directory.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned())
 }
 
 /// Whether the branch can be made or moved once `going` are gone; its tip where it exists.

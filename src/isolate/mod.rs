@@ -5,6 +5,7 @@
 mod base;
 mod branch;
 pub(crate) mod remove;
+mod rescue;
 mod select;
 mod stale;
 mod submodules;
@@ -131,6 +132,12 @@ pub(crate) enum IsolateError {
     Locked { place: PathBuf, reason: String },
     #[error("the Parent has unmerged entries in its index ({paths}); resolve them first")]
     Unmerged { paths: String },
+    #[error(
+        "the worktree registered at {} is gone, but its submodules hold commits that nothing else has ({held}), and the Parent has no copy of them that could take those; see {}",
+        show(place),
+        show(admin)
+    )]
+    HeldByGone { place: PathBuf, admin: PathBuf, held: String },
     #[error("another isofold is at work in {} and did not finish in time", show(.0))]
     Busy(PathBuf),
 }
@@ -268,7 +275,7 @@ fn run(
     ready.state = State::Ready;
     ready.omitted = base.snapshot.omitted.iter().filter_map(|path| Omitted::now(&places.child, path)).collect();
     ready.write(&admin)?;
-    saved.extend(branch::replace(&repo, &going, &places.child, &mut undo)?);
+    saved.extend(branch::replace(&repo, &going, &places.child, &mut undo, control)?);
     saved.sort();
     let locked = admin.join("locked");
     fs::remove_file(&locked).map_err(GitError::io("cannot remove", &locked))?;

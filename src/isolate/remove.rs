@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::IsolateError;
+use super::rescue::{self, Held};
 use crate::control::{Control, Stop};
 use crate::files::as_path;
 use crate::files::lock::{Hold, lock};
@@ -184,8 +185,6 @@ fn settle(
     let rules = Rules { omit: &omit, ..Rules::default() };
     let snapshot = snapshot(repo.place(), &Setting::of(repo)?, &rules, None, &quarantine.store(), control)?;
     let clean = known_trees(repo, child, head.id)?;
-    let submodules: Vec<String> =
-        snapshot.not_folded.iter().filter(|n| n.why.contains("submodule")).map(|n| show(as_path(&n.path))).collect();
     let loose = !clean.contains(&snapshot.tree);
     if loose && !force {
         let nearest = clean.first().copied().unwrap_or(crate::git::tree::empty_tree()?);
@@ -198,14 +197,26 @@ fn settle(
             paths.join(", ")
         )));
     }
-    if !submodules.is_empty() {
+    let held = rescue::held(repo, record, control)?;
+    let list = |held: &mut dyn Iterator<Item = &Held>| held.map(Held::describe).collect::<Vec<_>>().join(", ");
+    if !held.is_empty() && !force {
         return Err(Stopped::Refused(format!(
-            "{} holds loose work in its submodules ({}); commit and push it there first",
+            "{} holds work in its submodules ({}); fold or push it, or remove with --force, which saves it in the Parent's copy of the submodule first",
             show(child),
-            submodules.join(", ")
+            list(&mut held.iter())
+        )));
+    }
+    if held.iter().any(|held| !held.has_refuge()) {
+        return Err(Stopped::Refused(format!(
+            "{} holds work in submodules that the Parent has no repository of to save it in ({}); commit and push it there first",
+            show(child),
+            list(&mut held.iter().filter(|held| !held.has_refuge()))
         )));
     }
     let mut saved = Vec::new();
+    for held in &held {
+        saved.extend(held.save(&label, control)?);
+    }
     if loose {
         let who = Identity::of_isofold()?;
         let parents: Vec<Oid> = head.id.into_iter().collect();

@@ -10,6 +10,7 @@ mod fold_history;
 mod fold_random;
 mod fold_write;
 mod smoke;
+mod submodules;
 mod support;
 mod tour;
 mod vectors;
