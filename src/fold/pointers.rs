@@ -104,7 +104,8 @@ impl Plan {
         let theirs = theirs.as_deref().map(Module::open).transpose()?;
         let ours_has = ours.as_ref().is_some_and(|ours| ours.has(new));
         let theirs_has = theirs.as_ref().is_some_and(|theirs| theirs.has(new));
-        if !ours_has && !(ours.is_some() && theirs_has) {
+        let obtainable = ours_has || (ours.is_some() && theirs_has);
+        if !obtainable {
             // A pointer inside a submodule that leads to what others published is git's to fetch.
             let lost = match &theirs {
                 Some(theirs) if theirs_has => theirs.only_here(None)?.iter().any(|tip| theirs.contains(*tip, new)),

@@ -29,9 +29,8 @@ pub(crate) fn git_dir_of(directory: &Path) -> Option<PathBuf> {
 }
 
 fn is_git_dir(directory: &Path) -> bool {
-    directory.join("HEAD").symlink_metadata().is_ok()
-        && directory.join("objects").is_dir()
-        && directory.join("refs").is_dir()
+    let whole = directory.join("objects").is_dir() && directory.join("refs").is_dir();
+    directory.join("HEAD").symlink_metadata().is_ok() && (whole || directory.join("commondir").is_file())
 }
 
 /// Where one work tree keeps the repositories of its submodules: `modules/` in its own git
@@ -317,7 +316,7 @@ impl Module {
         }
         // Asked for a log that is not there, the library makes one.
         if counts(b"refs/stash")
-            && self.git_dir.join("logs/refs/stash").is_file()
+            && self.library.commondir().join("logs/refs/stash").is_file()
             && let Ok(log) = self.library.reflog("refs/stash")
         {
             named.extend(log.iter().map(|entry| entry.id_new()));
@@ -358,7 +357,7 @@ impl Module {
     /// Lets this module read the objects of another.
     fn see(&self, other: &Self) -> Result<(), GitError> {
         let act = || format!("cannot read the objects of {}", show(&other.git_dir));
-        if let Some(path) = other.git_dir.join("objects").to_str() {
+        if let Some(path) = other.library.commondir().join("objects").to_str() {
             self.library.odb().act(act)?.add_disk_alternate(path).act(act)?;
         }
         Ok(())
@@ -402,7 +401,7 @@ impl Module {
         let mut pack = other.library.packbuilder().act(act)?;
         pack.insert_walk(&mut walk).act(act)?;
         if pack.object_count() > 0 {
-            let directory = self.git_dir.join("objects/pack");
+            let directory = self.library.commondir().join("objects/pack");
             fs::create_dir_all(&directory).map_err(GitError::io("cannot make", &directory))?;
             pack.write(&directory, 0o444).act(act)?;
             let named = pack.name().act(act)?.unwrap_or_default().to_owned();

@@ -197,24 +197,24 @@ fn settle(
             paths.join(", ")
         )));
     }
-    let held = rescue::held(repo, record, control)?;
+    let submodules = rescue::held(repo, record, control)?;
     let list = |held: &mut dyn Iterator<Item = &Held>| held.map(Held::describe).collect::<Vec<_>>().join(", ");
-    if !held.is_empty() && !force {
+    if !submodules.is_empty() && !force {
         return Err(Stopped::Refused(format!(
             "{} holds work in its submodules ({}); fold or push it, or remove with --force, which saves it in the Parent's copy of the submodule first",
             show(child),
-            list(&mut held.iter())
+            list(&mut submodules.iter())
         )));
     }
-    if held.iter().any(|held| !held.has_refuge()) {
+    if submodules.iter().any(|held| !held.has_refuge()) {
         return Err(Stopped::Refused(format!(
             "{} holds work in submodules that the Parent has no repository of to save it in ({}); commit and push it there first",
             show(child),
-            list(&mut held.iter().filter(|held| !held.has_refuge()))
+            list(&mut submodules.iter().filter(|held| !held.has_refuge()))
         )));
     }
     let mut saved = Vec::new();
-    for held in &held {
+    for held in &submodules {
         saved.extend(held.save(&label, control)?);
     }
     if loose {

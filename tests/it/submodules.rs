@@ -33,6 +33,15 @@ fn sandbox() -> Sandbox {
     sandbox
 }
 
+/// A module to the byte. Git renews the times of objects that it would write again.
+fn bytes(module: &Path) -> String {
+    let untimed = |row: &str| {
+        let fields: Vec<&str> = row.split(' ').collect();
+        [&fields[..2], &fields[3..]].concat().join(" ")
+    };
+    listing(module).lines().map(untimed).collect::<Vec<_>>().join("\n")
+}
+
 fn add(sandbox: &Sandbox, repo: &Path, origin: &Path, at: &str) {
     sandbox.git(repo, &["submodule", "--quiet", "add", text(origin), at]);
     sandbox.commit_all(repo, &format!("add {at}"));
@@ -94,7 +103,7 @@ fn a_child_has_the_submodules_of_its_parent_and_leaves_theirs_alone() {
     write(&parent, "sub/loose", "loose\n");
     fs::remove_file(parent.join("sub/deep/inner/b")).expect("a file");
     write(&parent, "sub/deep/inner/x.log", "ignored\n");
-    let before = listing(&modules);
+    let (before, kept) = (listing(&modules), bytes(&modules));
     let child = sandbox.isolate(&parent, "child");
     assert_eq!(status(&sandbox, &child), status(&sandbox, &parent));
     same(&listing(&modules), &before, "the modules");
@@ -117,7 +126,7 @@ fn a_child_has_the_submodules_of_its_parent_and_leaves_theirs_alone() {
         assert_eq!(sandbox.git(&inner, &["status", "--porcelain"]), "");
         sound(&sandbox, &inner);
     }
-    same(&listing(&modules), &before, "the modules");
+    same(&bytes(&modules), &kept, "the modules");
     assert_ne!(head(&sandbox, &child.join("sub")), head(&sandbox, &parent.join("sub")));
     assert_eq!(sandbox.git(&child, &["submodule", "status"]).chars().next(), Some('+'));
     // Only where the work tree is differs in the configuration.
@@ -331,6 +340,45 @@ fn a_fold_that_brings_nothing_new_writes_nothing_to_the_module() {
 }
 
 #[test]
+fn a_fold_that_fails_late_takes_the_refs_back() {
+    let sandbox = sandbox();
+    let parent = single(&sandbox);
+    let child = sandbox.isolate(&parent, "child");
+    write(&child, "sub/a", "work\n");
+    sandbox.commit_all(&child.join("sub"), "work");
+    sandbox.commit_all(&child, "pointer");
+    // The branch's reflog can't be written: HEAD does not move.
+    let log = parent.join(".git/logs/refs/heads/main");
+    fs::rename(&log, sandbox.path("log")).expect("a rename");
+    write(&log, "in-the-way", "");
+    let module = parent.join(".git/modules/sub");
+    let before = (sandbox.git(&module, &["for-each-ref"]), head(&sandbox, &parent), listing(&parent));
+    sandbox.try_fold(&parent, &child, &[]).expect("failed", 3);
+    assert_eq!((sandbox.git(&module, &["for-each-ref"]), head(&sandbox, &parent), listing(&parent)), before);
+    fs::remove_dir_all(&log).expect("a directory");
+    sandbox.fold(&parent, &child);
+    assert!(sandbox.git(&module, &["for-each-ref"]).contains(&head(&sandbox, &child.join("sub"))));
+}
+
+#[test]
+fn a_submodule_that_is_a_worktree_of_another_clone_keeps_its_work() {
+    let sandbox = sandbox();
+    let origin = sandbox.repo("origin-sub");
+    let parent = sandbox.repo("parent");
+    add(&sandbox, &parent, &origin, "sub");
+    sandbox.git(&parent, &["submodule", "--quiet", "deinit", "sub"]);
+    let child = sandbox.isolate(&parent, "child");
+    fs::remove_dir(child.join("sub")).expect("a directory");
+    sandbox.git(&origin, &["worktree", "add", "-q", "--detach", text(&child.join("sub"))]);
+    write(&child, "sub/a", "loose\n");
+    let report = sandbox.unchanged(&parent, "refused", 1, || remove(&sandbox, &child, &[]));
+    assert!(report.contains("sub: loose work"), "{report}");
+    let refs = saved(&remove(&sandbox, &child, &["--force"]).expect("removed", 0));
+    assert_eq!((refs.len(), refs[0].0.as_str()), (1, "sub"), "{refs:?}");
+    assert_eq!(sandbox.git(&origin, &["show", &format!("{}:a", refs[0].1)]), "loose");
+}
+
+#[test]
 fn a_pointer_that_the_parent_has_no_repository_for_is_a_conflict() {
     let sandbox = sandbox();
     let origin = sandbox.repo("origin-sub");
@@ -436,7 +484,7 @@ fn a_removal_refuses_and_with_force_saves_what_submodules_hold() {
     sandbox.git(&sub, &["stash", "-q"]);
     let stash = sandbox.git(&sub, &["rev-parse", "refs/stash"]);
     assert_eq!(sandbox.git(&child, &["status", "--porcelain", "--ignore-submodules=none"]), "");
-    let before = listing(&parent.join(".git/modules"));
+    let before = bytes(&parent.join(".git/modules"));
     let report = sandbox.unchanged(&parent, "refused", 1, || remove(&sandbox, &child, &[]));
     for word in ["sub: commits", "sub/deep/inner: commits", "--force"] {
         assert!(report.contains(word), "{report}");
@@ -445,7 +493,7 @@ fn a_removal_refuses_and_with_force_saves_what_submodules_hold() {
     write(&sub, "a", lines(&[(4, "loose")]));
     let report = sandbox.unchanged(&parent, "refused", 1, || remove(&sandbox, &child, &[]));
     assert!(report.contains("sub: loose work"), "{report}");
-    same(&listing(&parent.join(".git/modules")), &before, "the modules");
+    same(&bytes(&parent.join(".git/modules")), &before, "the modules");
 
     let pointed = head(&sandbox, &sub);
     let run = remove(&sandbox, &child, &["--force"]).expect("removed", 0);
@@ -483,10 +531,10 @@ fn an_untouched_child_of_a_dirty_parent_goes_without_force() {
     write(&parent, "sub/deep/inner/b", "committed, not pushed\n");
     sandbox.git(&parent.join("sub/deep/inner"), &["commit", "-q", "-am", "ahead"]);
     let child = sandbox.isolate(&parent, "child");
-    let before = listing(&parent.join(".git/modules"));
+    let before = bytes(&parent.join(".git/modules"));
     let run = remove(&sandbox, &child, &[]).expect("removed", 0);
     assert_eq!(run.last()["saved"], json!([]));
-    same(&listing(&parent.join(".git/modules")), &before, "the modules");
+    same(&bytes(&parent.join(".git/modules")), &before, "the modules");
 }
 
 #[test]
