@@ -90,7 +90,8 @@ pub struct Isolation {
     pub unsteady: Vec<PathBuf>,
     /// Untracked files over 32 MiB or closed to their owner, which are not in the base.
     pub base_omitted: Vec<PathBuf>,
-    /// Refs under `refs/isofold/saved/` that keep commits which would have become unreachable.
+    /// Refs under `refs/isofold/saved/` that keep commits which would have become unreachable; in a
+    /// submodule's repository with the submodule's path and a colon before it.
     pub saved: Vec<String>,
     /// How long it took, in milliseconds.
     pub elapsed_ms: u64,

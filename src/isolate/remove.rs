@@ -24,7 +24,8 @@ use crate::snapshot::{Rules, Setting, snapshot};
 pub enum RemoveOutcome {
     /// The Child is gone.
     Removed {
-        /// Refs under `refs/isofold/saved/` that keep what only the Child held.
+        /// Refs under `refs/isofold/saved/` that keep what only the Child held; in a submodule's
+        /// repository with the submodule's path and a colon before it.
         saved: Vec<String>,
     },
     /// There was nothing at that path.

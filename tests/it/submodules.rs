@@ -1,13 +1,13 @@
 //! Submodules that are checked out: in the Child, through a fold, and when the Child goes.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::support::host::{same, text};
-use crate::support::{Run, Sandbox, lines, listing, next_second, read, write};
+use crate::support::{Run, Sandbox, lines, listing, next_second, raw_name, read, write};
 
 /// What git says about a work tree and every submodule in it.
 fn status(sandbox: &Sandbox, directory: &Path) -> String {
@@ -250,6 +250,62 @@ fn two_children_do_not_meet() {
     sandbox.commit_all(&one.join("sub/deep/inner"), "one");
     sandbox.commit_all(&one.join("sub"), "one");
     assert_eq!((status(&sandbox, &two), listing(&parent.join(".git/worktrees/two/modules"))), before);
+}
+
+#[test]
+fn names_and_places_need_not_be_plain() {
+    let sandbox = sandbox();
+    let origin = sandbox.repo("origin-sub");
+    let parent = sandbox.repo("parent");
+    let add = ["submodule", "--quiet", "add", "--name", "libs/one", text(&origin), "at/a \"place\""];
+    sandbox.git(&parent, &add);
+    sandbox.commit_all(&parent, "add");
+    let at = parent.join("at/a \"place\"");
+    // Its work tree stands in its own config.worktree then.
+    sandbox.git(&at, &["sparse-checkout", "set", "dir"]);
+    sandbox.git(&at, &["pack-refs", "--all"]);
+    fs::set_permissions(at.join(".git"), fs::Permissions::from_mode(0o444)).expect("a mode");
+    let child = sandbox.path("x").with_file_name(raw_name(b"ch\xffld \\\"x"));
+    sandbox.try_isolate("x", &parent, &child, &[]).expect("isolated", 0);
+    let inner = child.join("at/a \"place\"");
+    assert_eq!(sandbox.git(&inner, &["status", "--porcelain"]), sandbox.git(&at, &["status", "--porcelain"]));
+    assert_eq!(sandbox.git(&inner, &["ls-files", "-t"]), sandbox.git(&at, &["ls-files", "-t"]));
+    let module = parent.join(".git/worktrees");
+    let admin = fs::read_dir(&module).expect("entries").next().expect("one").expect("readable").path();
+    assert!(admin.join("modules/libs/one/HEAD").exists());
+    write(&inner, "dir/c", "work\n");
+    sandbox.commit_all(&inner, "work");
+    let tip = head(&sandbox, &inner);
+    sandbox.try_fold(&parent, &child, &[]).expect("integrated", 0);
+    sandbox.git(&parent, &["submodule", "--quiet", "update"]);
+    assert_eq!(head(&sandbox, &at), tip);
+    // Not checked out in the Parent any more, but its repository is still there to take commits.
+    sandbox.git(&parent, &["submodule", "--quiet", "deinit", "--force", "--all"]);
+    write(&inner, "dir/c", "more\n");
+    sandbox.commit_all(&inner, "more");
+    sandbox.try_fold(&parent, &child, &[]).expect("integrated", 0);
+    sandbox.git(&parent, &["submodule", "--quiet", "update", "--init"]);
+    assert_eq!(head(&sandbox, &at), head(&sandbox, &inner));
+}
+
+#[test]
+fn a_long_line_of_children_borrows_from_the_first_parent() {
+    let sandbox = sandbox();
+    let parent = single(&sandbox);
+    let mut last = parent.clone();
+    for generation in 0..8 {
+        let child = sandbox.isolate(&last, &format!("child{generation}"));
+        write(&child, "sub/a", format!("{generation}\n"));
+        sandbox.commit_all(&child.join("sub"), "work");
+        last = child;
+    }
+    sound(&sandbox, &last.join("sub"));
+    assert_eq!(sandbox.git(&last.join("sub"), &["rev-list", "--count", "HEAD"]), "9");
+    let run = sandbox.try_fold(&parent, &last, &[]).expect("integrated", 0);
+    assert_eq!(run.last()["changed"], json!(["sub"]));
+    sandbox.git(&parent, &["submodule", "--quiet", "update"]);
+    assert_eq!(read(&parent, "sub/a").as_deref(), Some("7\n"));
+    sound(&sandbox, &parent.join("sub"));
 }
 
 #[test]
