@@ -138,6 +138,7 @@ impl BlobStore {
         let old = tree.map(|id| self.repository.find_tree(id)).transpose().act(act)?;
         let mut builder = self.repository.treebuilder(old.as_ref()).act(act)?;
         let mut at = 0;
+        let mut inserted: &[u8] = b"";
         while at < changes.len() {
             let (path, new) = changes[at];
             let rest = &path[skip..];
@@ -154,12 +155,15 @@ impl BlobStore {
                 updated.map(|id| Item { mode: super::tree::MODE_TREE, id })
             } else {
                 at += 1;
+                inserted = if new.is_some() { name } else { b"" };
                 new
             };
             match item {
                 Some(item) => {
                     builder.insert(file, item.id, item.mode.cast_signed()).act(act)?;
                 }
+                // A file took the place of the directory whose files are gone.
+                None if slash.is_some() && inserted == name => {}
                 None if builder.get(file).act(act)?.is_some() => builder.remove(file).act(act)?,
                 None => {}
             }

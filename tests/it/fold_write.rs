@@ -882,3 +882,33 @@ fn the_first_status_after_a_fold_hashes_nothing() {
     // `diff-files` trusts stat data alone and names what it would have to look at.
     assert_eq!(t.s.git(&t.p, &["diff-files", "--name-only"]), "");
 }
+
+#[test]
+fn a_directory_that_became_a_file_merges_beside_other_work() {
+    for (id, back) in [("to-file", false), ("to-directory", true)] {
+        let s = Sandbox::new();
+        let p = s.repo("parent");
+        write(&p, "d/one", "1\n");
+        write(&p, "d/e/two", "2\n");
+        write(&p, "f", "file\n");
+        s.commit_all(&p, "more");
+        let c = s.isolate(&p, id);
+        if back {
+            std::fs::remove_file(c.join("f")).expect("removed");
+            write(&c, "f/x/y", "below\n");
+        } else {
+            std::fs::remove_dir_all(c.join("d")).expect("removed");
+            write(&c, "d", "a file\n");
+        }
+        write(&p, "a", lines(&[(1, "parent")]));
+        assert_eq!(s.fold(&p, &c), "merge");
+        let wanted = s.git(&c, &["ls-files", "-co", "--exclude-standard"]);
+        let wanted: Vec<&str> = wanted.lines().filter(|path| c.join(path).is_file()).collect();
+        let got = s.git(&p, &["ls-tree", "-r", "--name-only", "HEAD"]);
+        let (mut wanted, mut got): (Vec<&str>, Vec<&str>) = (wanted, got.lines().collect());
+        wanted.sort_unstable();
+        got.sort_unstable();
+        assert_eq!(got, wanted);
+        assert_eq!(s.git(&p, &["status", "--porcelain"]), "");
+    }
+}
