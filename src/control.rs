@@ -13,7 +13,7 @@
 //! assert_eq!(control.check(), Err(Stop::Interrupt));
 //! ```
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,7 @@ pub struct Control {
     started: Instant,
     limit: Option<Duration>,
     paused_ms: Arc<AtomicU64>,
+    progress: Progress,
 }
 
 impl Default for Control {
@@ -61,6 +62,7 @@ impl Control {
             started: Instant::now(),
             limit: None,
             paused_ms: Arc::new(AtomicU64::new(0)),
+            progress: Progress::default(),
         }
     }
 
@@ -119,9 +121,94 @@ impl Control {
         result
     }
 
+    /// How far the operation is; a clone of it may be watched from another thread.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
     /// Whether the operation has a clock.
     pub fn has_clock(&self) -> bool {
         self.limit.is_some()
+    }
+}
+
+/// What an operation is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Looking at the repository.
+    #[default]
+    Preparing,
+    /// Bringing the Parent's files into the Child; files and bytes are counted.
+    Filling,
+    /// Finding out what a directory holds.
+    Snapshot,
+    /// Merging.
+    Combining,
+    /// Writing files of the Parent.
+    Writing,
+    /// Taking files away.
+    Removing,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    stage: AtomicU8,
+    files: AtomicU64,
+    cloned: AtomicU64,
+    copied: AtomicU64,
+}
+
+/// How far an operation is: counters that the operation moves and anybody may read. Clones share
+/// them.
+///
+/// ```
+/// let control = isofold::Control::new();
+/// let watched = control.progress().clone();
+/// // … while an operation runs with `control` in another thread:
+/// assert_eq!((watched.files(), watched.bytes_cloned(), watched.bytes_copied()), (0, 0, 0));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Progress(Arc<Counters>);
+
+impl Progress {
+    /// What the operation is at.
+    pub fn stage(&self) -> Stage {
+        let number = self.0.stage.load(Ordering::Relaxed);
+        let all = [Stage::Filling, Stage::Snapshot, Stage::Combining, Stage::Writing, Stage::Removing];
+        all.into_iter().find(|stage| *stage as u8 == number).unwrap_or_default()
+    }
+
+    /// Files and links filled in so far.
+    pub fn files(&self) -> u64 {
+        self.0.files.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of files that came to share their blocks with the Parent's.
+    pub fn bytes_cloned(&self) -> u64 {
+        self.0.cloned.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that were copied. A file that changed meanwhile and was copied again counts again.
+    pub fn bytes_copied(&self) -> u64 {
+        self.0.copied.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.0.stage.store(stage as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn file(&self) {
+        self.0.files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn cloned(&self, bytes: u64) {
+        self.0.cloned.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn copied(&self, bytes: u64) {
+        self.0.copied.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 

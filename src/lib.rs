@@ -64,7 +64,7 @@ mod write;
 
 pub use branch_name::branch_name_of;
 pub use combine::Conflict;
-pub use control::{Control, Stop};
+pub use control::{Control, Progress, Stage, Stop};
 pub use fold::{FoldNotes, FoldOutcome, FoldRequest, Integration, Landing};
 pub use isolate::remove::RemoveOutcome;
 pub use isolate::{IsolateOutcome, IsolateRequest, Isolation};

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::args::FoldArgs;
 use super::host::{Face, begin, paths};
+use super::progress::watched;
 use super::{INTERRUPTED, output};
 
 pub(crate) fn run(args: FoldArgs) -> ExitCode {
@@ -28,7 +29,7 @@ pub(crate) fn run(args: FoldArgs) -> ExitCode {
     }
     protocol.status("integrating");
     protocol.started();
-    match job.strategy.integrator().fold(&request, &job.control) {
+    match watched(&job.control, || job.strategy.integrator().fold(&request, &job.control)) {
         FoldOutcome::Integrated(integration) => {
             protocol.status("integrated");
             let mut all = success(&integration);

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::args::IsolateArgs;
 use super::host::{Face, begin, paths};
+use super::progress::watched;
 use super::{INTERRUPTED, output};
 
 pub(crate) fn run(args: IsolateArgs) -> ExitCode {
@@ -21,7 +22,7 @@ pub(crate) fn run(args: IsolateArgs) -> ExitCode {
     }
     protocol.status("isolating");
     protocol.started();
-    match job.strategy.isolator().isolate(&request, &job.control) {
+    match watched(&job.control, || job.strategy.isolator().isolate(&request, &job.control)) {
         IsolateOutcome::Isolated(isolation) => {
             protocol.status("isolated");
             protocol.finished("isolated", fields(&isolation));
@@ -46,6 +47,7 @@ fn fields(isolation: &Isolation) -> Vec<(&'static str, Value)> {
         ("bytes", isolation.bytes.into()),
         ("cloned", isolation.cloned.into()),
         ("copied", isolation.copied.into()),
+        ("xattrs_refused", isolation.xattrs_refused.into()),
         ("skipped", paths(&isolation.skipped)),
         ("left_out", paths(&isolation.left_out)),
         ("unsteady", paths(&isolation.unsteady)),

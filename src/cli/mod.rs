@@ -6,6 +6,7 @@ mod fold;
 mod host;
 mod isolate;
 mod output;
+mod progress;
 mod remove;
 
 use std::ffi::OsString;

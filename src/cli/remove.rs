@@ -8,6 +8,7 @@ use isofold::{Control, IsolationBackend, RemoveOutcome, Strategy};
 use serde_json::{Value, json};
 
 use super::args::RemoveArgs;
+use super::progress::watched;
 use super::{INTERRUPTED, INVALID, output};
 
 pub(crate) fn run(args: RemoveArgs) -> ExitCode {
@@ -22,7 +23,8 @@ pub(crate) fn run(args: RemoveArgs) -> ExitCode {
     }
     let control = Control::new().with_interrupt_flag(interrupt);
     let place = child.to_string_lossy().into_owned();
-    let (outcome, line, code) = match Strategy::new().isolator().remove(&child, args.force, &control) {
+    let removed = watched(&control, || Strategy::new().isolator().remove(&child, args.force, &control));
+    let (outcome, line, code) = match removed {
         RemoveOutcome::Removed { saved } => ("removed", json!({"child": place, "saved": saved}), 0),
         RemoveOutcome::AlreadyGone => ("already-gone", json!({"child": place, "saved": []}), 0),
         RemoveOutcome::Refused(report) => ("refused", json!({"report": report}), 1),

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Time
 use rustix::io::Errno;
 
 use super::walk::stat;
+use super::xattr::Xattrs;
 use crate::control::{Control, Stop};
 
 /// Files up to this size are read and written in one call each.
@@ -24,6 +25,9 @@ const XFS_SMALL: u64 = 64 * 1024;
 const XFS_FRESH: i64 = 30;
 /// How much is copied between two looks at the control.
 const STEP: usize = 4 * 1024 * 1024;
+/// From this size on holes are looked for even where as much is allocated as the file is long: XFS
+/// allocates beyond the end in advance.
+const LOOK_FOR_HOLES: u64 = 1024 * 1024;
 /// How often a file that changes under the copy is copied again.
 const TRIES: u32 = 4;
 
@@ -46,6 +50,8 @@ pub(crate) struct Copied {
     /// The source did not change while it was copied.
     pub(crate) steady: bool,
     pub(crate) cloned: bool,
+    /// Attributes of users that did not come along.
+    pub(crate) xattrs_refused: u64,
 }
 
 /// Why a file was not copied.
@@ -73,6 +79,7 @@ pub(crate) struct Copier<'a> {
     xfs: bool,
     may_clone: bool,
     methods: Mutex<Vec<(u64, Method)>>,
+    pub(super) xattrs: Xattrs,
 }
 
 impl<'a> Copier<'a> {
@@ -87,6 +94,7 @@ impl<'a> Copier<'a> {
             // Others that can clone (bcachefs, ZFS, overlays of these) are found by trying.
             may_clone: !matches!(magic, 0xef53 | 0x0102_1994),
             methods: Mutex::new(Vec::new()),
+            xattrs: Xattrs::default(),
         }
     }
 
@@ -112,12 +120,13 @@ impl<'a> Copier<'a> {
         let mut tries = 0;
         loop {
             let cloned = self.content(&source, &target, &before, buffer)?;
+            let xattrs_refused = self.xattrs.carry(&source, &target, &before).map_err(CopyError::Target)?;
             let after = rustix::fs::fstat(&source).map_err(CopyError::Source)?;
             let steady = same(&before, &after);
             tries += 1;
             if steady || tries == TRIES {
-                let copy = self.finish(&target, &before, mode)?;
-                return Ok(Copied { source: before, copy, steady, cloned });
+                let copy = self.finish(&target, &before)?;
+                return Ok(Copied { source: before, copy, steady, cloned, xattrs_refused });
             }
             before = after;
             rustix::fs::ftruncate(&target, 0).map_err(CopyError::Target)?;
@@ -154,10 +163,12 @@ impl<'a> Copier<'a> {
             return Ok(false);
         }
         if self.wants_clone(meta, size) && self.clone_content(source, target, meta.st_dev)? {
+            self.control.progress().cloned(size);
             return Ok(true);
         }
         if size <= SMALL {
             small(source, target, size, buffer)?;
+            self.control.progress().copied(size);
         } else {
             self.large(source, target, meta, size, buffer)?;
         }
@@ -178,23 +189,24 @@ impl<'a> Copier<'a> {
 
     /// Tries to clone. Only what says "not between these two" turns into a copy.
     fn clone_content(&self, source: &File, target: &File, device: u64) -> Result<bool, CopyError> {
-        let result = reflink_copy::reflink_file(source, target);
-        let mut methods = self.methods.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let known = methods.iter().any(|(d, _)| *d == device);
-        match result {
+        let methods = self.methods.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // While nothing is known the other worker waits for what this file finds out.
+        let mut undecided = methods.iter().all(|(d, _)| *d != device).then_some(methods);
+        let mut decide = |method| {
+            if let Some(methods) = &mut undecided {
+                methods.push((device, method));
+            }
+        };
+        match reflink_copy::reflink_file(source, target) {
             Ok(()) => {
-                if !known {
-                    methods.push((device, if self.xfs { Method::CloneXfs } else { Method::Clone }));
-                }
+                decide(if self.xfs { Method::CloneXfs } else { Method::Clone });
                 Ok(true)
             }
             Err(error) => match errno(&error) {
                 Errno::PERM | Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::NOTTY => {
                     // One file that can't (a swap file, one without copy-on-write) says nothing
                     // about the others.
-                    if !known {
-                        methods.push((device, Method::Copy));
-                    }
+                    decide(Method::Copy);
                     Ok(false)
                 }
                 other => Err(CopyError::Target(other)),
@@ -212,7 +224,7 @@ impl<'a> Copier<'a> {
         buffer: &mut Vec<u8>,
     ) -> Result<(), CopyError> {
         let allocated = u64::try_from(meta.st_blocks).unwrap_or(0) * 512;
-        if allocated >= size {
+        if allocated >= size && size < LOOK_FOR_HOLES {
             return self.range(source, target, 0, size, buffer);
         }
         let mut at = 0;
@@ -237,8 +249,11 @@ impl<'a> Copier<'a> {
     fn range(&self, source: &File, target: &File, start: u64, end: u64, buffer: &mut Vec<u8>) -> Result<(), CopyError> {
         let mut at = start;
         let mut in_kernel = true;
+        let mut told = start;
         while at < end {
             self.control.check()?;
+            self.control.progress().copied(at - told);
+            told = at;
             let want = usize::try_from(end - at).unwrap_or(STEP).min(STEP);
             if in_kernel {
                 let (mut from, mut to) = (at, at);
@@ -271,11 +286,23 @@ impl<'a> Copier<'a> {
                 Err(error) => return Err(CopyError::Source(error)),
             }
         }
+        self.control.progress().copied(at - told);
         Ok(())
     }
 
     /// Mode and times; the stat of the finished copy.
-    fn finish(&self, target: &File, source: &Stat, mode: u32) -> Result<Stat, CopyError> {
+    fn finish(&self, target: &File, source: &Stat) -> Result<Stat, CopyError> {
+        let mut mode = source.st_mode & 0o7777;
+        if mode & 0o6000 != 0 {
+            // The copy is ours: what ran with somebody else's rights must not run with ours.
+            let copy = rustix::fs::fstat(target).map_err(CopyError::Target)?;
+            if copy.st_uid != source.st_uid {
+                mode &= !0o4000;
+            }
+            if copy.st_gid != source.st_gid {
+                mode &= !0o2000;
+            }
+        }
         let plain = mode & 0o7000 == 0 && self.umask.is_some_and(|umask| mode & umask == 0);
         let set_mode = || rustix::fs::fchmod(target, Mode::from_raw_mode(mode)).map_err(CopyError::Target);
         if !plain {

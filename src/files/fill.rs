@@ -68,6 +68,8 @@ pub(crate) struct Filled {
     pub(crate) bytes: u64,
     pub(crate) cloned: u64,
     pub(crate) copied: u64,
+    /// Attributes of users that did not come along.
+    pub(crate) xattrs_refused: u64,
     /// Sockets, FIFOs and devices.
     pub(crate) skipped: Vec<Vec<u8>>,
     /// Left out by the exclude list; directories end in `/`.
@@ -91,6 +93,7 @@ impl Filled {
         self.bytes += other.bytes;
         self.cloned += other.cloned;
         self.copied += other.copied;
+        self.xattrs_refused += other.xattrs_refused;
         self.skipped.extend(other.skipped);
         self.left_out.extend(other.left_out);
         self.unsteady.extend(other.unsteady);
@@ -138,7 +141,7 @@ pub(crate) fn fill(
         late_error: shared.late_error.clone(),
     });
     let found = entries(&root.source).map_err(|e| shared.source_error(&root.path, e))?;
-    let mut filled = Filled::default();
+    let mut filled = Filled { xattrs_refused: shared.carry_xattrs(&root)?, ..Filled::default() };
     let tasks = shared.sort_in(&root, found, &mut filled);
     drop(root);
     let parts = Tasks::run(tasks, |queue, task, part: &mut Part| match task {
@@ -252,7 +255,14 @@ impl Shared<'_> {
             parent: Some(above.clone()),
             late_error: self.late_error.clone(),
         });
+        filled.xattrs_refused += self.carry_xattrs(&node)?;
         Ok(self.sort_in(&node, found, filled))
+    }
+
+    /// The directory's own attributes; how many the copy would not take.
+    fn carry_xattrs(&self, node: &Node) -> Result<u64, FilesError> {
+        let carried = self.copier.xattrs.carry(&node.source, &node.target, &node.meta);
+        carried.map_err(|e| self.target_error(&node.path, e))
     }
 
     /// Turns the entries of a directory into tasks.
@@ -300,13 +310,16 @@ impl Shared<'_> {
             let done = if entry.kind == FileType::Symlink {
                 link(&of.source, &of.target, &entry.name).map(|(source, copy)| {
                     filled.links += 1;
-                    Copied { source, copy, steady: true, cloned: false }
+                    self.control.progress().file();
+                    Copied { source, copy, steady: true, cloned: false, xattrs_refused: 0 }
                 })
             } else {
                 self.copier.file(&of.source, &of.target, &entry.name, buffer).inspect(|done| {
                     filled.files += 1;
                     filled.bytes += u64::try_from(done.copy.st_size).unwrap_or(0);
+                    filled.xattrs_refused += done.xattrs_refused;
                     *(if done.cloned { &mut filled.cloned } else { &mut filled.copied }) += 1;
+                    self.control.progress().file();
                 })
             };
             let done = match done {

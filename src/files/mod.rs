@@ -7,6 +7,7 @@ pub(crate) mod lock;
 pub(crate) mod queue;
 pub(crate) mod remove;
 pub(crate) mod walk;
+mod xattr;
 
 use std::path::{Path, PathBuf};
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::combine::{self, Combined, Conflict, Side, bases};
-use crate::control::{Control, DEFAULT_LOCK_WAIT, Stop};
+use crate::control::{Control, DEFAULT_LOCK_WAIT, Stage, Stop};
 use crate::files::FilesError;
 use crate::files::fill::to_path;
 use crate::files::lock::{Hold, Lock, lock};
@@ -297,9 +297,11 @@ fn run(
     let recorded = recorded.map_err(|e| GitError::Format { what: format!("a record's exclude list ({e})") })?;
     let excludes = recorded.unwrap_or_else(|| options.excludes().clone());
     let isolated_here = record.as_ref().is_some_and(|r| r.parent == places.parent && r.child == places.child);
+    control.progress().enter(Stage::Snapshot);
     let (ours, theirs) = both(&repo, &child, &excludes, isolated_here, entry.as_ref(), &quarantine, control)?;
     note_snapshots(notes, &ours, &theirs, &excludes, isolated_here);
 
+    control.progress().enter(Stage::Combining);
     let combined = combine::combine(
         &repo.git(),
         &quarantine,
@@ -339,6 +341,7 @@ fn run(
     let Some((index_lock, head_lock)) = locks else {
         return Ok(Done { landing: planned.landing(), files, ..nothing });
     };
+    control.progress().enter(Stage::Writing);
     let landed = graph.make(&planned, request, who)?;
     let landing = planned.landing();
     let new_entry = next_entry(&repo, places, &child_head, entry.as_ref(), &theirs, &landed)?;

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::control::{Control, Stop};
+use crate::control::{Control, Stage, Stop};
 use crate::files::fill::{self, Filled};
 use crate::files::lock::{Hold, lock};
 use crate::files::{FilesError, as_path};
@@ -82,6 +82,9 @@ pub struct Isolation {
     pub cloned: u64,
     /// Files whose content was copied.
     pub copied: u64,
+    /// Extended attributes of users (`user.*`) that could not be carried: the Child's file system
+    /// would not take them.
+    pub xattrs_refused: u64,
     /// Sockets, FIFOs and devices, relative to the Parent.
     pub skipped: Vec<PathBuf>,
     /// Untracked paths that the exclude list left out, relative to the Parent.
@@ -235,9 +238,11 @@ fn run(
         (admin, old_tip, going)
     };
     let select = select::Selection::new(&repo, &index, head.id, options.excludes(), &places.child)?;
+    control.progress().enter(Stage::Filling);
     let filled = fill::fill(&places.parent, &places.child, &select, LARGEST_IN_BASE, control)?;
     drop(select);
     control.check().map_err(GitError::from)?;
+    control.progress().enter(Stage::Snapshot);
     carry_settings(&repo, &admin)?;
     submodules::give_modules(&repo, &places.child, &admin, &filled.git_files, control)?;
     let stats = warm_stats(&index, &filled);
@@ -297,6 +302,7 @@ fn run(
         bytes: filled.bytes,
         cloned: filled.cloned,
         copied: filled.copied,
+        xattrs_refused: filled.xattrs_refused,
         skipped: paths(filled.skipped),
         left_out: paths(filled.left_out),
         unsteady: paths(filled.unsteady),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::IsolateError;
 use super::rescue::{self, Held};
-use crate::control::{Control, Stop};
+use crate::control::{Control, Stage, Stop};
 use crate::files::as_path;
 use crate::files::lock::{Hold, lock};
 use crate::files::remove::{open_directory, open_files, remove_tree};
@@ -117,6 +117,7 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
     let _lock = lock(&admin, Hold::Exclusive, patience, control)?.ok_or_else(|| IsolateError::Busy(real.clone()))?;
     let mut saved = Vec::new();
     if !resuming {
+        control.progress().enter(Stage::Snapshot);
         if force {
             open_files(&real);
         }
@@ -136,6 +137,7 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
         record.write(&admin)?;
     }
     control.check().map_err(GitError::from)?;
+    control.progress().enter(Stage::Removing);
     take_away(&real)?;
     forget_bases_of(&repo, &real, None)?;
     worktrees::unregister(&common, &admin)?;
