@@ -1,6 +1,7 @@
 //! Sandboxes for tests: a temporary directory, a hermetic git, the program under test.
 
 pub(crate) mod host;
+pub(crate) mod mounts;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;

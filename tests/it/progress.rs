@@ -1,0 +1,93 @@
+//! The line that says how far the work is: only on a terminal, only where it takes long, and gone at
+//! the end.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::host::{skipped, text};
+use crate::support::{Sandbox, next_second, write};
+
+const ERASE: &str = "\r\u{1b}[K";
+
+/// A repository whose snapshot takes over a second: a clean filter sleeps.
+fn slow_repo(sandbox: &Sandbox) -> std::path::PathBuf {
+    let repo = sandbox.repo("parent");
+    write(&repo, ".gitattributes", "slow filter=slow\n");
+    write(&repo, "slow", "one\n");
+    sandbox.commit_all(&repo, "slow");
+    sandbox.git(&repo, &["config", "filter.slow.clean", "sleep 1.5; cat"]);
+    write(&repo, "slow", "another\n");
+    next_second();
+    repo
+}
+
+/// Runs isofold with stderr on a terminal and stdout in a file; both.
+fn on_a_terminal(
+    sandbox: &Sandbox,
+    parent: &Path,
+    name: &str,
+    environment: &[(&str, &str)],
+) -> Option<(String, String)> {
+    if Command::new("script").arg("--version").output().is_err() {
+        skipped("script (util-linux) is not installed");
+        return None;
+    }
+    let out = sandbox.path(&format!("{name}.out"));
+    let line = format!(
+        "'{}' isolate --id {name} --parent '{}' --child '{}' > '{}'",
+        env!("CARGO_BIN_EXE_isofold"),
+        text(parent),
+        text(&sandbox.path(name)),
+        text(&out)
+    );
+    let mut command = sandbox.command("script");
+    command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR").envs(environment.to_vec());
+    let output = command.output().expect("script runs");
+    assert!(output.status.success(), "{output:?}");
+    let screen = String::from_utf8(output.stdout).expect("UTF-8");
+    Some((screen, fs::read_to_string(out).expect("stdout")))
+}
+
+/// What is left on the screen.
+fn left(screen: &str) -> Vec<String> {
+    let shown = |line: &str| line.rsplit(ERASE).next().unwrap_or_default().trim_end().to_owned();
+    screen.split('\n').map(shown).filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn it_appears_and_is_erased() {
+    let sandbox = Sandbox::new();
+    let parent = slow_repo(&sandbox);
+    for (name, environment) in [("plain", &[][..]), ("colourless", &[("NO_COLOR", "1")])] {
+        let Some((screen, out)) = on_a_terminal(&sandbox, &parent, name, environment) else { return };
+        assert!(screen.contains(&format!("{ERASE}looking for changes")), "{screen:?}");
+        let left = left(&screen);
+        assert_eq!(left.len(), 1, "{screen:?}");
+        assert!(left[0].starts_with("Isolated 6 files into "), "{left:?}");
+        // No colour, ever; nothing of it on stdout.
+        assert!(!screen.replace("\u{1b}[K", "").contains('\u{1b}'), "{screen:?}");
+        assert!(!out.contains('\u{1b}') && !out.contains("looking"), "{out:?}");
+        assert_eq!(out.lines().count(), 4);
+    }
+}
+
+#[test]
+fn quick_work_and_dumb_terminals_see_none() {
+    let sandbox = Sandbox::new();
+    let parent = slow_repo(&sandbox);
+    let Some((screen, _)) = on_a_terminal(&sandbox, &parent, "dumb", &[("TERM", "dumb")]) else { return };
+    assert!(!screen.contains('\u{1b}') && !screen.contains("looking"), "{screen:?}");
+    sandbox.git(&parent, &["config", "filter.slow.clean", "cat"]);
+    let Some((screen, _)) = on_a_terminal(&sandbox, &parent, "quick", &[]) else { return };
+    assert!(!screen.contains('\u{1b}'), "{screen:?}");
+}
+
+#[test]
+fn nothing_appears_where_nobody_watches() {
+    let sandbox = Sandbox::new();
+    let parent = slow_repo(&sandbox);
+    let run = sandbox.try_isolate("piped", &parent, &sandbox.path("piped"), &[]).expect("isolated", 0);
+    assert_eq!(run.stderr, "");
+    assert!(!run.stdout.contains('\u{1b}'));
+}
