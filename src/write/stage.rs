@@ -17,10 +17,13 @@ use crate::git::index_file::{IndexFile, IndexStat, NewEntry};
 use crate::git::program::Git;
 use crate::git::tree::{Item, MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK, Objects};
 
-/// Directories for new files and for what they replace, one on each file system that is written to.
+/// The device of a directory, and on Linux its mount: nothing can be renamed from one mount to another,
+/// be it of the same file system.
+type Mount = (u64, u64);
+
+/// Directories for new files and for what they replace, one on each mount that is written to.
 pub(crate) struct Stage {
-    /// Device and directory.
-    rooms: Vec<(u64, tempfile::TempDir)>,
+    rooms: Vec<(Mount, tempfile::TempDir)>,
     /// Path in the work tree → the new file, and its stat data while only we knew of it.
     files: BTreeMap<Vec<u8>, (PathBuf, IndexStat)>,
     count: usize,
@@ -47,15 +50,15 @@ impl Stage {
                 _ => None,
             })
             .collect();
-        let root_device = device(ground.root)?;
-        let base = if device(git_dir)? == root_device { git_dir } else { ground.root };
-        stage.room_at(root_device, base)?;
+        let root_mount = mount_of(ground.root)?;
+        let base = if mount_of(git_dir)? == root_mount { git_dir } else { ground.root };
+        stage.room_at(root_mount, base)?;
         for step in &plan.steps {
             if let Step::Add { path, .. } | Step::Replace { path, .. } | Step::Delete { path, .. } = step {
                 let above = existing_above(ground.root, path);
-                let device = device(&above)?;
-                if device != root_device {
-                    stage.room_at(device, &above)?;
+                let mount = mount_of(&above)?;
+                if mount != root_mount {
+                    stage.room_at(mount, &top_of(ground.root, &above)?)?;
                 }
             }
         }
@@ -71,9 +74,9 @@ impl Stage {
         }
         for (path, _) in &coming {
             let mut file = tree.join(as_path(path));
-            let device = device(&existing_above(ground.root, path))?;
-            if device != root_device {
-                let moved = stage.spare_on(device);
+            let mount = mount_of(&existing_above(ground.root, path))?;
+            if mount != root_mount {
+                let moved = stage.spare_on(mount);
                 move_across(&file, &moved).map_err(FilesError::io("cannot write", &moved))?;
                 file = moved;
             }
@@ -83,10 +86,10 @@ impl Stage {
         Ok(stage)
     }
 
-    fn room_at(&mut self, device: u64, directory: &Path) -> Result<(), WriteError> {
-        if self.rooms.iter().all(|(known, _)| *known != device) {
+    fn room_at(&mut self, mount: Mount, directory: &Path) -> Result<(), WriteError> {
+        if self.rooms.iter().all(|(known, _)| *known != mount) {
             let room = tempfile::Builder::new().prefix(".isofold-stage-").tempdir_in(directory);
-            self.rooms.push((device, room.map_err(FilesError::io("cannot write to", directory))?));
+            self.rooms.push((mount, room.map_err(FilesError::io("cannot write to", directory))?));
         }
         Ok(())
     }
@@ -103,13 +106,13 @@ impl Stage {
 
     /// A fresh name on the file system of `path`, for what is moved out of the way.
     pub(super) fn spare(&mut self, root: &Path, path: &[u8]) -> Result<PathBuf, WriteError> {
-        let device = device(&existing_above(root, path))?;
-        Ok(self.spare_on(device))
+        let mount = mount_of(&existing_above(root, path))?;
+        Ok(self.spare_on(mount))
     }
 
-    fn spare_on(&mut self, device: u64) -> PathBuf {
+    fn spare_on(&mut self, mount: Mount) -> PathBuf {
         self.count += 1;
-        let room = self.rooms.iter().find(|(known, _)| *known == device).unwrap_or(&self.rooms[0]);
+        let room = self.rooms.iter().find(|(known, _)| *known == mount).unwrap_or(&self.rooms[0]);
         room.1.path().join(format!("old-{}", self.count))
     }
 
@@ -209,8 +212,38 @@ fn existing_above(root: &Path, path: &[u8]) -> PathBuf {
     best
 }
 
-fn device(directory: &Path) -> Result<u64, FilesError> {
-    Ok(fs::symlink_metadata(directory).map_err(FilesError::io("cannot read", directory))?.dev())
+fn mount_of(directory: &Path) -> Result<Mount, FilesError> {
+    let device = fs::symlink_metadata(directory).map_err(FilesError::io("cannot read", directory))?.dev();
+    Ok((device, mount_id(directory)))
+}
+
+#[cfg(target_os = "linux")]
+fn mount_id(directory: &Path) -> u64 {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    // Before Linux 5.8 there is none; the device has to do.
+    statx(CWD, directory, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID)
+        .ok()
+        .filter(|found| found.stx_mask & StatxFlags::MNT_ID.bits() != 0)
+        .map_or(0, |found| found.stx_mnt_id)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn mount_id(_directory: &Path) -> u64 {
+    0
+}
+
+/// The topmost directory of the mount that `directory`, in the work tree, is on. A room further down
+/// would keep a directory from going that the plan empties.
+fn top_of(root: &Path, directory: &Path) -> Result<PathBuf, FilesError> {
+    let mount = mount_of(directory)?;
+    let mut top = directory;
+    while let Some(above) = top.parent().filter(|above| above.starts_with(root)) {
+        if mount_of(above)? != mount {
+            break;
+        }
+        top = above;
+    }
+    Ok(top.to_owned())
 }
 
 fn move_across(from: &Path, to: &Path) -> io::Result<()> {

@@ -339,7 +339,7 @@ fn with_something_inside(kind: &str, sandbox: &Sandbox, parent: &Path, child: &P
     assert_ne!(fs::metadata(parent).expect("a stat").dev(), fs::metadata(&inside).expect("a stat").dev());
     write(parent, "outside", "outside\n");
     write(parent, "inside/changed", "before\n");
-    write(parent, "inside/gone", "gone\n");
+    write(parent, "inside/emptied/gone", "gone\n");
     write(parent, "inside/deeper/kept", noise(200_000));
     sandbox.commit_all(parent, "start");
     write(parent, "inside/deeper/loose", "loose\n");
@@ -355,7 +355,7 @@ fn with_something_inside(kind: &str, sandbox: &Sandbox, parent: &Path, child: &P
     write(child, "outside", "outside, changed\n");
     write(child, "inside/changed", "after\n");
     chmod(&child.join("inside/changed"), 0o755);
-    fs::remove_file(child.join("inside/gone")).expect("it was there");
+    fs::remove_file(child.join("inside/emptied/gone")).expect("it was there");
     write(child, "inside/new/file", "new\n");
     symlink("changed", child.join("inside/link")).expect("a link");
     // An ignored file in the way is refused there as anywhere.
@@ -371,7 +371,7 @@ fn with_something_inside(kind: &str, sandbox: &Sandbox, parent: &Path, child: &P
     assert_eq!(read(parent, "inside/changed").as_deref(), Some("after\n"));
     assert_eq!(read(parent, "inside/new/file").as_deref(), Some("new\n"));
     assert_eq!(read(parent, "inside/link").as_deref(), Some("after\n"));
-    assert!(!parent.join("inside/gone").exists());
+    assert!(!parent.join("inside/emptied").exists());
     sandbox.settled(parent, "");
     let left: Vec<_> = fs::read_dir(&inside).expect("readable").map(|e| e.expect("an entry").file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("isofold")), "{left:?}");
