@@ -36,7 +36,7 @@ fn on_a_terminal(
     let out = sandbox.path(&format!("{name}.out"));
     let line = format!(
         "'{}' isolate --id {name} --parent '{}' --child '{}' > '{}'",
-        env!("CARGO_BIN_EXE_isofold"),
+        sandbox.program().get_program().display(),
         text(parent),
         text(&sandbox.path(name)),
         text(&out)

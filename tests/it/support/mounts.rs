@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::Sandbox;
 use super::host::{is_root, skipped};
+use super::{Run, Sandbox};
 
 /// A mounted file system, unmounted with the value, also when the test panics.
 pub(crate) struct Mounted {
@@ -73,6 +73,28 @@ pub(crate) fn sandbox_on(kind: &str) -> Option<(Mounted, Sandbox)> {
     let disk = mounted(kind)?;
     let sandbox = Sandbox::inside(disk.path());
     Some((disk, sandbox))
+}
+
+/// An isolation under strace.
+pub(crate) struct Traced {
+    pub(crate) run: Run,
+    pub(crate) log: String,
+}
+
+impl Sandbox {
+    /// Runs an isolation, which has to succeed, under strace; `None`, said on stderr, without strace.
+    pub(crate) fn traced(&self, options: &[&str], parent: &Path, child: &Path) -> Option<Traced> {
+        if Command::new("strace").arg("-V").output().is_err() {
+            skipped("strace is not installed");
+            return None;
+        }
+        let log = self.path("strace.log");
+        let mut command = self.command("strace");
+        command.args(["-f", "-qq"]).args(options).arg("-o").arg(&log).arg(self.program().get_program());
+        command.args(["isolate", "--detach", "--parent"]).arg(parent).arg("--child").arg(child);
+        let run = Run::of(&command.output().expect("strace runs")).expect("isolated", 0);
+        Some(Traced { run, log: fs::read_to_string(&log).expect("a log") })
+    }
 }
 
 /// Memory where there is plenty of it: images there are fast and gone with the machine.
