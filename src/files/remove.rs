@@ -3,9 +3,9 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::FilesError;
+use super::{FilesError, as_path};
 
 /// Removes `directory` and all below it; one that is gone already is fine.
 pub(crate) fn remove_tree(directory: &Path) -> Result<(), FilesError> {
@@ -22,6 +22,31 @@ pub(crate) fn remove_tree(directory: &Path) -> Result<(), FilesError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FilesError::io("cannot remove", directory)(error)),
         _ => Ok(()),
     }
+}
+
+/// A place at or below `directory` where something is mounted: taking the directory away would empty
+/// what belongs to others. Only Linux tells.
+pub(crate) fn mounted_below(directory: &Path) -> Option<PathBuf> {
+    let table = fs::read("/proc/self/mountinfo").ok()?;
+    let places = table.split(|b| *b == b'\n').filter_map(|line| line.split(|b| *b == b' ').nth(4));
+    places.map(|place| as_path(&unescape(place)).to_owned()).find(|place| place.starts_with(directory))
+}
+
+/// Space, tab, newline and backslash are octal in the table of mounts.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        if let Some(byte) = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            plain.push(byte);
+            rest = &after[3..];
+        } else {
+            plain.push(first);
+            rest = after;
+        }
+    }
+    plain
 }
 
 /// Lets the owner read every regular file below `directory`, so that it can be saved before it goes.

@@ -8,7 +8,7 @@ use super::rescue::{self, Held};
 use crate::control::{Control, Stage, Stop};
 use crate::files::as_path;
 use crate::files::lock::{Hold, lock};
-use crate::files::remove::{open_directory, open_files, remove_tree};
+use crate::files::remove::{mounted_below, open_directory, open_files, remove_tree};
 use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
@@ -110,6 +110,13 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
         entry.and_then(|e| e.locked).filter(|_| record.as_ref().is_none_or(|r| r.state == State::Ready))
     {
         return refuse(format!("{} is locked ({reason}); git worktree unlock it first", show(child)));
+    }
+    if let Some(place) = mounted_below(&real) {
+        return refuse(format!(
+            "{} has something mounted at {}; unmount it first, or its files would go too",
+            show(child),
+            show(&place)
+        ));
     }
     let resuming = record.as_ref().is_some_and(|r| r.state == State::Removing);
     let repo = Repo::open(&real)?;

@@ -331,7 +331,7 @@ fn with_something_inside(kind: &str, sandbox: &Sandbox, parent: &Path, child: &P
     assert_ne!(fs::metadata(parent).expect("a stat").dev(), fs::metadata(&inside).expect("a stat").dev());
     write(parent, "outside", "outside\n");
     write(parent, "inside/changed", "before\n");
-    write(parent, "inside/emptied/gone", "gone\n");
+    write(parent, "inside/a/gone", "gone\n");
     write(parent, "inside/deeper/kept", noise(200_000));
     sandbox.commit_all(parent, "start");
     write(parent, "inside/deeper/loose", "loose\n");
@@ -347,7 +347,7 @@ fn with_something_inside(kind: &str, sandbox: &Sandbox, parent: &Path, child: &P
     write(child, "outside", "outside, changed\n");
     write(child, "inside/changed", "after\n");
     chmod(&child.join("inside/changed"), 0o755);
-    fs::remove_file(child.join("inside/emptied/gone")).expect("it was there");
+    fs::remove_file(child.join("inside/a/gone")).expect("it was there");
     write(child, "inside/new/file", "new\n");
     symlink("changed", child.join("inside/link")).expect("a link");
     // An ignored file in the way is refused there as anywhere.
@@ -363,7 +363,7 @@ fn with_something_inside(kind: &str, sandbox: &Sandbox, parent: &Path, child: &P
     assert_eq!(read(parent, "inside/changed").as_deref(), Some("after\n"));
     assert_eq!(read(parent, "inside/new/file").as_deref(), Some("new\n"));
     assert_eq!(read(parent, "inside/link").as_deref(), Some("after\n"));
-    assert!(!parent.join("inside/emptied").exists());
+    assert!(!parent.join("inside/a").exists());
     sandbox.settled(parent, "");
     let left: Vec<_> = fs::read_dir(&inside).expect("readable").map(|e| e.expect("an entry").file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("isofold")), "{left:?}");
@@ -418,6 +418,29 @@ fn a_bind_mount_inside_the_parent_is_folded_into() {
     assert!(!aside.join("gone").exists());
     sandbox.settled(&parent, "");
     drop(bound);
+}
+
+#[test]
+fn what_is_mounted_in_a_child_is_not_removed() {
+    let Some((_disk, sandbox)) = sandbox_on("ext4") else { return };
+    let parent = sandbox.repo("parent");
+    let child = sandbox.isolate(&parent, "child");
+    let precious = sandbox.path("precious");
+    write(&precious, "file", "precious\n");
+    let place = child.join("ignored/with space\nand line");
+    fs::create_dir_all(&place).expect("a mount point");
+    let bound = Bind::new(&precious, &place);
+    for force in [&["--force"][..], &[]] {
+        let run = sandbox.isofold(["remove", "--child", text(&child)].iter().chain(force));
+        assert_eq!((run.code, run.outcome().as_str()), (1, "refused"), "{run:?}");
+        assert!(run.report().contains("unmount it first"), "{run:?}");
+        assert_eq!(read(&precious, "file").as_deref(), Some("precious\n"));
+        assert!(child.join("a").exists());
+    }
+    drop(bound);
+    let run = sandbox.isofold(["remove", "--child", text(&child)]);
+    assert_eq!((run.code, run.outcome().as_str()), (0, "removed"), "{run:?}");
+    assert_eq!(read(&precious, "file").as_deref(), Some("precious\n"));
 }
 
 /// A bind mount, unmounted with the value.
