@@ -60,6 +60,8 @@ pub mod options;
 mod records;
 mod snapshot;
 mod strategy;
+#[doc(hidden)]
+pub mod testing;
 mod write;
 
 pub use branch_name::branch_name_of;

@@ -66,6 +66,8 @@ pub(crate) struct Snapshot {
     pub(crate) omitted: Vec<Vec<u8>>,
     /// What a snapshot can't see or does not take, each with the reason.
     pub(crate) not_folded: Vec<NotFolded>,
+    /// Whether git decided everything, not the scan.
+    pub(crate) by_git: bool,
 }
 
 impl Snapshot {
@@ -160,25 +162,8 @@ pub(crate) fn snapshot(
         return Err(SnapshotError::Unmerged { place: show(&place.work_dir), paths: paths.join(", ") });
     }
     let mut work = Work::new(place, rules);
-    let scanned = match &setting.ignore_files {
-        Some(files) if !setting.sparse && !hidden_rules(&before) => {
-            let files: Vec<&std::path::Path> = files.iter().map(std::path::PathBuf::as_path).collect();
-            let ignore = Ignore::new(&files, setting.casefold);
-            let ground = Ground {
-                root: &place.work_dir,
-                index: &before,
-                ignore: &ignore,
-                file_mode: setting.file_mode,
-                control,
-            };
-            let scanned = match seen {
-                Some(seen) => seen_before(&ground, seen)?,
-                None => scan::scan(&ground)?,
-            };
-            Some(scanned).filter(|scanned| !scanned.strange)
-        }
-        _ => None,
-    };
+    let scanned = scanned(place, setting, &before, seen, control)?;
+    let by_git = scanned.is_none();
     let (tree, index) = match scanned {
         Some(scanned) => store::changes(&mut work, setting, &before, &scanned, store, control).map_err(failed)?,
         None => store::everything(&mut work, &before, store, control).map_err(failed)?,
@@ -188,7 +173,39 @@ pub(crate) fn snapshot(
         work.not_folded.extend(unseen::unseen(place, &index, control).map_err(failed)?);
     }
     let Work { left_out, omitted, not_folded, .. } = work;
-    Ok(Snapshot { tree, index, before, left_out, omitted, not_folded })
+    Ok(Snapshot { tree, index, before, left_out, omitted, not_folded, by_git })
+}
+
+/// What a scan says; `None` where git has to judge.
+fn scanned(
+    place: &Place,
+    setting: &Setting,
+    index: &IndexFile,
+    seen: Option<&Seen>,
+    control: &Control,
+) -> Result<Option<Scanned>, FilesError> {
+    let Some(files) = setting.ignore_files.as_ref().filter(|_| !setting.sparse && !hidden_rules(index)) else {
+        return Ok(None);
+    };
+    let files: Vec<&std::path::Path> = files.iter().map(std::path::PathBuf::as_path).collect();
+    let ignore = Ignore::new(&files, setting.casefold);
+    let ground = Ground { root: &place.work_dir, index, ignore: &ignore, file_mode: setting.file_mode, control };
+    let scanned = match seen {
+        Some(seen) => seen_before(&ground, seen)?,
+        None => scan::scan(&ground)?,
+    };
+    Ok(Some(scanned).filter(|scanned| !scanned.strange))
+}
+
+/// The untracked files that the scan finds; `None` where git has to judge.
+pub(crate) fn untracked(
+    place: &Place,
+    setting: &Setting,
+    control: &Control,
+) -> Result<Option<Vec<Vec<u8>>>, SnapshotError> {
+    let failed = |source| SnapshotError::Git { place: show(&place.work_dir), source };
+    let index = IndexFile::read(&place.index_path()).map_err(failed)?;
+    Ok(scanned(place, setting, &index, None, control)?.map(|scanned| scanned.untracked))
 }
 
 /// Whether an ignore file is not on the disk by the index's word: git reads it from the index then.
