@@ -211,7 +211,8 @@ fn named(name: &[u8], byte: u8, flags: Flags) -> Option<bool> {
         b"lower" => byte.is_ascii_lowercase(),
         b"print" => byte.is_ascii_graphic() || byte == b' ',
         b"punct" => byte.is_ascii_punctuation(),
-        b"space" => byte.is_ascii_whitespace() || byte == 0x0b,
+        // git's own table: neither the vertical tab nor the form feed.
+        b"space" => matches!(byte, b' ' | b'\t' | b'\n' | b'\r'),
         b"upper" => byte.is_ascii_uppercase() || (flags.casefold && byte.is_ascii_lowercase()),
         b"xdigit" => byte.is_ascii_hexdigit(),
         _ => return None,
