@@ -4,6 +4,7 @@
 pub(crate) mod identity;
 pub(crate) mod index_file;
 pub(crate) mod modules;
+pub(crate) mod nested;
 pub(crate) mod program;
 pub(crate) mod quarantine;
 pub(crate) mod refs;

@@ -271,21 +271,6 @@ pub(crate) fn drop_settings(file: &Path, keys: &[&str]) -> Result<(), GitError> 
     Ok(())
 }
 
-/// Whether `directory` is the root of a work tree of its own, with commits or without.
-pub(crate) fn is_repository(directory: &Path) -> bool {
-    let git = directory.join(".git");
-    match fs::symlink_metadata(&git) {
-        Ok(meta) if meta.is_dir() => {
-            git.join("HEAD").symlink_metadata().is_ok() && git.join("objects").is_dir() && git.join("refs").is_dir()
-        }
-        Ok(meta) if meta.is_file() => {
-            let target = super::worktrees::admin_of_git_file(&git);
-            target.is_some_and(|target| target.join("HEAD").symlink_metadata().is_ok())
-        }
-        _ => false,
-    }
-}
-
 /// Files of ignore rules beyond the directories' own, the first that decides wins. `None` where the
 /// environment names configuration that the library does not read.
 pub(crate) fn ignore_files(repo: &Repo) -> Result<Option<Vec<PathBuf>>, GitError> {
@@ -296,7 +281,6 @@ pub(crate) fn ignore_files(repo: &Repo) -> Result<Option<Vec<PathBuf>>, GitError
     let config = repo.library.config().act(act)?;
     match config.get_path("core.excludesFile") {
         Ok(path) if path.as_os_str().is_empty() => {}
-        Ok(path) if path.is_absolute() => files.push(path),
         Ok(path) => files.push(repo.work_dir().join(path)),
         Err(error) if error.code() == ErrorCode::NotFound => {
             // git's own default (gitignore(5)).
@@ -308,8 +292,11 @@ pub(crate) fn ignore_files(repo: &Repo) -> Result<Option<Vec<PathBuf>>, GitError
     }
     let only_system =
         std::env::var_os("GIT_CONFIG_GLOBAL").is_none() && std::env::var_os("GIT_CONFIG_SYSTEM").is_none();
-    // Without a system-wide file, the variable that switches it off changes nothing.
-    let plain = !outside || (only_system && !Path::new("/etc/gitconfig").exists());
+    // The variable that switches the system-wide file off changes nothing where that says nothing.
+    let mut plain = !outside || (only_system && !system_decides());
+    // git stops at one that it can open but not read; and the library does not know such conditions.
+    plain &= !files.iter().any(|file| file.is_dir());
+    plain &= config.entries(Some("^includeif\\.hasconfig:")).act(act)?.next().is_none();
     Ok(plain.then_some(files))
 }
 
@@ -338,4 +325,16 @@ pub(crate) fn plain_content(repo: &Repo) -> Result<bool, GitError> {
     // A git of another prefix has its system-wide files elsewhere.
     files.extend(["/usr/local/etc/gitattributes", "/opt/homebrew/etc/gitattributes"].map(PathBuf::from));
     Ok(files.iter().all(|file| fs::symlink_metadata(file).is_err()))
+}
+
+/// Whether the system-wide configuration has a setting that a snapshot goes by.
+fn system_decides() -> bool {
+    let Ok(path) = git2::Config::find_system() else { return false };
+    let read = || -> Result<bool, git2::Error> {
+        let config = git2::Config::open(&path)?;
+        let keys = "^(include\\.|includeif\\.|core\\.(excludesfile|ignorecase|filemode|sparsecheckout)$)";
+        let mut found = config.entries(Some(keys))?;
+        Ok(found.next().is_some())
+    };
+    read().unwrap_or(true)
 }

@@ -194,7 +194,9 @@ fn scanned(
         Some(seen) => seen_before(&ground, seen)?,
         None => scan::scan(&ground)?,
     };
-    Ok(Some(scanned).filter(|scanned| !scanned.strange))
+    // Where case does not count a new name may be a tracked one: git knows which.
+    let cased = !setting.casefold || scanned.untracked.is_empty();
+    Ok(Some(scanned).filter(|scanned| cased && !scanned.strange))
 }
 
 /// The untracked files that the scan finds; `None` where git has to judge.

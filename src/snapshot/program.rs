@@ -24,19 +24,15 @@ pub(super) fn add_all(work: &mut Work<'_>, git: &Git, control: &Control) -> Resu
 fn sort_untracked(work: &mut Work<'_>, git: &Git, control: &Control) -> Result<Vec<Vec<u8>>, GitError> {
     let listed = git.run(["ls-files", "-z", "--others", "--exclude-standard"], None, control)?.success()?;
     let mut excluded = Vec::new();
-    let mut notes = false;
     for path in listed.split(|b| *b == 0).filter(|p| !p.is_empty()) {
-        if path.starts_with(b".isofold/") {
-            notes = true;
+        if path == b".isofold" || path.starts_with(b".isofold/") {
+            excluded.push(path.strip_suffix(b"/").unwrap_or(path).to_vec());
         } else if let Some(nested) = path.strip_suffix(b"/") {
             work.nested(nested);
             excluded.push(nested.to_vec());
         } else if !work.takes(path) {
             excluded.push(path.to_vec());
         }
-    }
-    if notes {
-        excluded.push(b".isofold".to_vec());
     }
     Ok(excluded)
 }

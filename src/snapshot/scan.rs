@@ -17,8 +17,8 @@ use crate::files::fill::read_at;
 use crate::files::queue::Queue;
 use crate::files::walk::{Entry, entries, open_directory, stat};
 use crate::files::{FilesError, as_path, join};
-use crate::git::index_file::{IndexFile, IndexStat};
-use crate::git::repository::is_repository;
+use crate::git::index_file::{Entry as IndexEntry, IndexFile, IndexStat};
+use crate::git::nested::is_repository;
 use crate::git::tree::{MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK};
 
 /// What a scan found.
@@ -33,7 +33,7 @@ pub(super) struct Scanned {
     /// Untracked repositories.
     pub(super) nested: Vec<Vec<u8>>,
     /// Something only git itself can judge: a repository where a tracked file was, a name that may
-    /// pass for `.git`.
+    /// pass for `.git`, attributes that git still reads from the index.
     pub(super) strange: bool,
 }
 
@@ -240,49 +240,59 @@ impl Ground<'_> {
             let place = found.binary_search_by(|e| e.name.to_bytes().cmp(name)).ok();
             let kind = place.map(|place| found[place].kind);
             if slash.is_some() {
+                scanned.strange |= passes_for_git(name, FileType::Directory);
                 let below = &path[..=prefix + name.len()];
                 let end = at + entries[at..range.1].partition_point(|e| self.index.path(e).starts_with(below));
                 if kind == Some(FileType::Directory) {
                     seen[place.unwrap_or(0)] = true;
-                    let ignored =
-                        node.ignored || self.ignore.is_ignored(&node.level, &path[..prefix + name.len()], true);
+                    let notes = node.path.is_empty() && name == b".isofold";
+                    let ignored = notes
+                        || node.ignored
+                        || self.ignore.is_ignored(&node.level, &path[..prefix + name.len()], true);
                     let name = CString::new(name).unwrap_or_default();
                     tasks.push(Task { above: node.clone(), name, range: (at, end), ignored });
                 } else {
                     self.all_gone((at, end), scanned);
+                    // Entries that git does not look at give way to what stands there now.
+                    scanned.strange |= kind.is_some() && entries[at..end].iter().any(IndexEntry::flagged);
                 }
                 at = end;
                 continue;
             }
             at += 1;
-            match kind {
-                None if entry.flagged() => {}
-                None => scanned.gone.push(path.to_vec()),
-                Some(FileType::Directory) if entry.mode == MODE_GITLINK => {
-                    seen[place.unwrap_or(0)] = true;
-                    // Where it is checked out its HEAD decides.
-                    if is_repository(&self.root.join(as_path(path))) {
-                        scanned.changed.push(path.to_vec());
-                    }
+            let Some(place) = place else {
+                if !entry.flagged() {
+                    // While git stages, it reads attributes that are gone from its index, or not any more.
+                    scanned.strange |= passes_for_git(name, FileType::RegularFile) || name == b".gitattributes";
+                    scanned.gone.push(path.to_vec());
                 }
-                Some(FileType::Directory) => {
-                    // An untracked directory stands where the file was.
-                    if !entry.flagged() {
-                        scanned.gone.push(path.to_vec());
-                    }
-                    scanned.strange |= is_repository(&self.root.join(as_path(path)));
-                }
-                Some(kind) => {
-                    seen[place.unwrap_or(0)] = true;
-                    if entry.flagged() {
-                        continue;
-                    }
-                    if entry.mode == MODE_GITLINK || !matches!(kind, FileType::RegularFile | FileType::Symlink) {
-                        scanned.strange = true;
-                    } else if !self.is_clean(node, at - 1, &found[place.unwrap_or(0)], scanned)? {
-                        scanned.changed.push(path.to_vec());
-                    }
-                }
+                continue;
+            };
+            let kind = found[place].kind;
+            if kind == FileType::Directory && entry.mode != MODE_GITLINK {
+                // An untracked directory stands where the file was.
+                scanned.strange |= entry.flagged() || is_repository(&self.root.join(as_path(path)));
+                scanned.strange |= passes_for_git(name, FileType::RegularFile) || name == b".gitattributes";
+                scanned.gone.push(path.to_vec());
+                continue;
+            }
+            seen[place] = true;
+            if entry.flagged() {
+                continue;
+            }
+            let changed = if kind == FileType::Directory {
+                // Where it is checked out its HEAD decides.
+                is_repository(&self.root.join(as_path(path)))
+            } else if entry.mode == MODE_GITLINK || !matches!(kind, FileType::RegularFile | FileType::Symlink) {
+                scanned.strange = true;
+                false
+            } else {
+                !self.is_clean(node, at - 1, &found[place], scanned)?
+            };
+            if changed {
+                let linked = name == b".gitattributes" && kind == FileType::Symlink;
+                scanned.strange |= passes_for_git(name, kind) || linked;
+                scanned.changed.push(path.to_vec());
             }
         }
         Ok(())
@@ -329,7 +339,7 @@ impl Ground<'_> {
         if self.ignore.is_ignored(&node.level, &path, directory) {
             return None;
         }
-        scanned.strange |= passes_for_git(bytes);
+        scanned.strange |= passes_for_git(bytes, kind);
         if directory {
             return Some(Task { above: node.clone(), name: name.clone(), range: (0, 0), ignored: false });
         }
@@ -339,7 +349,10 @@ impl Ground<'_> {
 }
 
 /// Names that git refuses on some systems because they reach `.git` there; git itself judges them.
-fn passes_for_git(name: &[u8]) -> bool {
+fn passes_for_git(name: &[u8], kind: FileType) -> bool {
+    if name == b".gitmodules" {
+        return kind == FileType::Symlink;
+    }
     let lower = name.to_ascii_lowercase();
     if lower.starts_with(b"git~") || lower.contains(&b'\\') {
         return true;

@@ -17,6 +17,8 @@ use crate::git::program::Git;
 use crate::git::quarantine::Store;
 use crate::git::{GitError, Oid};
 
+const IGNORING: &[u8] = b"Ignoring path ";
+
 /// A copy of an index that git may write to.
 struct Scratch {
     _directory: tempfile::TempDir,
@@ -62,7 +64,12 @@ impl Scratch {
             return Ok(());
         }
         let arguments = [&["update-index"], how, &["-z", "--stdin"]].concat();
-        self.git.run(arguments, Some(input), control)?.success()?;
+        let mut done = self.git.run(arguments, Some(input), control)?;
+        // git passes over names that it takes for `.git` and calls that success.
+        if done.stderr.windows(IGNORING.len()).any(|words| words == IGNORING) {
+            done.code = None;
+        }
+        done.success()?;
         Ok(())
     }
 }
