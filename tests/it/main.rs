@@ -13,6 +13,8 @@ mod fold_write;
 mod progress;
 mod smoke;
 mod submodules;
+mod snapshot_fuzz;
+mod snapshot_table;
 mod support;
 mod tour;
 mod vectors;

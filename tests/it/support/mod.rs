@@ -2,6 +2,7 @@
 
 pub(crate) mod host;
 pub(crate) mod mounts;
+pub(crate) mod snapshots;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -70,6 +71,12 @@ impl Run {
 impl Sandbox {
     pub(crate) fn new() -> Self {
         Self::inside(&std::env::temp_dir())
+    }
+
+    /// A sandbox in memory where the system has such a place: for tests that make many small files.
+    pub(crate) fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Self::inside(memory) } else { Self::new() }
     }
 
     /// A sandbox on the file system of `directory`.
