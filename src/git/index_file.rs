@@ -298,12 +298,18 @@ impl IndexFile {
         self.position(path).map(|at| &self.entries[at])
     }
 
-    /// Whether any entry lies below the directory `path`.
-    pub(crate) fn has_below(&self, path: &[u8]) -> bool {
+    /// The entries below the directory `path`.
+    pub(crate) fn below(&self, path: &[u8]) -> &[Entry] {
         let mut prefix = path.to_vec();
         prefix.push(b'/');
-        let at = self.entries.partition_point(|e| self.path(e) < prefix.as_slice());
-        self.entries.get(at).is_some_and(|e| self.path(e).starts_with(&prefix))
+        let start = self.entries.partition_point(|e| self.path(e) < prefix.as_slice());
+        let rest = &self.entries[start..];
+        &rest[..rest.partition_point(|e| self.path(e).starts_with(&prefix))]
+    }
+
+    /// Whether any entry lies below the directory `path`.
+    pub(crate) fn has_below(&self, path: &[u8]) -> bool {
+        !self.below(path).is_empty()
     }
 
     /// Paths with unmerged entries.

@@ -15,13 +15,18 @@ mod unseen;
 mod wildmatch;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+
+use rustix::fs::FileType;
 
 use crate::control::{Control, Stop};
 use crate::files::{FilesError, as_path};
 use crate::git::index_file::IndexFile;
+use crate::git::nested::is_repository;
 use crate::git::quarantine::Store;
 use crate::git::repository::{Place, Repo, ignore_files, plain_content};
+use crate::git::tree::MODE_GITLINK;
 use crate::git::worktrees::admin_of_git_file;
 use crate::git::{GitError, Oid, show};
 use crate::options::Excludes;
@@ -223,14 +228,14 @@ fn seen_before(ground: &Ground<'_>, seen: &Seen) -> Result<Scanned, FilesError> 
         if entry.flagged() || seen.clean[at] {
             continue;
         }
-        if seen.there[at] {
+        let full = ground.root.join(as_path(ground.index.path(entry)));
+        let kind = fs::symlink_metadata(&full).ok().map(|meta| FileType::from_raw_mode(meta.mode()));
+        let link = entry.mode == MODE_GITLINK;
+        let directory = kind == Some(FileType::Directory);
+        scanned.strange |= scan::is_delicate(&path(), kind.filter(|_| !directory));
+        scanned.strange |= if link { kind.is_some() && !directory } else { directory && is_repository(&full) };
+        if seen.there[at] || (link && directory) {
             scanned.changed.push(path());
-        } else if entry.mode == crate::git::tree::MODE_GITLINK {
-            let full = ground.root.join(as_path(ground.index.path(entry)));
-            match fs::symlink_metadata(&full) {
-                Ok(meta) if meta.is_dir() => scanned.changed.push(path()),
-                _ => scanned.gone.push(path()),
-            }
         } else {
             scanned.gone.push(path());
         }

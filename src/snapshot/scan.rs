@@ -114,6 +114,22 @@ pub(super) fn scan_untracked(ground: &Ground<'_>, topmost: &[(Vec<u8>, bool)]) -
     finish(ground, tasks, scanned)
 }
 
+/// Whether an untracked file stands where git does not look: in place of an entry that it is told not to
+/// look at, or above or below one.
+fn stands_on_flagged(index: &IndexFile, path: &[u8]) -> bool {
+    let flagged = |entry: Option<&IndexEntry>| entry.is_some_and(IndexEntry::flagged);
+    let above = path.iter().enumerate().filter(|(_, b)| **b == b'/').any(|(at, _)| flagged(index.find(&path[..at])));
+    above || index.below(path).iter().any(IndexEntry::flagged)
+}
+
+/// Whether what git does with a tracked path that is not what it was is more than a comparison.
+pub(super) fn is_delicate(path: &[u8], kind: Option<FileType>) -> bool {
+    let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+    // While git stages, it reads attributes that are not on the disk from the index it is changing.
+    let attributes = name == b".gitattributes" && kind != Some(FileType::RegularFile);
+    attributes || passes_for_git(name, kind.unwrap_or(FileType::RegularFile))
+}
+
 fn finish(ground: &Ground<'_>, tasks: Vec<Task>, mut scanned: Scanned) -> Result<Scanned, FilesError> {
     let parts = Tasks::run(tasks, |queue, task, part: &mut Scanned| {
         queue.push(ground.task(&task, part)?);
@@ -122,6 +138,7 @@ fn finish(ground: &Ground<'_>, tasks: Vec<Task>, mut scanned: Scanned) -> Result
     for part in parts {
         scanned.absorb(part);
     }
+    scanned.strange |= scanned.untracked.iter().any(|path| stands_on_flagged(ground.index, path));
     scanned.sort();
     Ok(scanned)
 }
@@ -245,16 +262,12 @@ impl Ground<'_> {
                 let end = at + entries[at..range.1].partition_point(|e| self.index.path(e).starts_with(below));
                 if kind == Some(FileType::Directory) {
                     seen[place.unwrap_or(0)] = true;
-                    let notes = node.path.is_empty() && name == b".isofold";
-                    let ignored = notes
-                        || node.ignored
-                        || self.ignore.is_ignored(&node.level, &path[..prefix + name.len()], true);
+                    let ignored =
+                        node.ignored || self.ignore.is_ignored(&node.level, &path[..prefix + name.len()], true);
                     let name = CString::new(name).unwrap_or_default();
                     tasks.push(Task { above: node.clone(), name, range: (at, end), ignored });
                 } else {
                     self.all_gone((at, end), scanned);
-                    // Entries that git does not look at give way to what stands there now.
-                    scanned.strange |= kind.is_some() && entries[at..end].iter().any(IndexEntry::flagged);
                 }
                 at = end;
                 continue;
@@ -262,8 +275,7 @@ impl Ground<'_> {
             at += 1;
             let Some(place) = place else {
                 if !entry.flagged() {
-                    // While git stages, it reads attributes that are gone from its index, or not any more.
-                    scanned.strange |= passes_for_git(name, FileType::RegularFile) || name == b".gitattributes";
+                    scanned.strange |= is_delicate(path, None);
                     scanned.gone.push(path.to_vec());
                 }
                 continue;
@@ -271,9 +283,11 @@ impl Ground<'_> {
             let kind = found[place].kind;
             if kind == FileType::Directory && entry.mode != MODE_GITLINK {
                 // An untracked directory stands where the file was.
-                scanned.strange |= entry.flagged() || is_repository(&self.root.join(as_path(path)));
-                scanned.strange |= passes_for_git(name, FileType::RegularFile) || name == b".gitattributes";
-                scanned.gone.push(path.to_vec());
+                scanned.strange |= is_repository(&self.root.join(as_path(path)));
+                if !entry.flagged() {
+                    scanned.strange |= is_delicate(path, None);
+                    scanned.gone.push(path.to_vec());
+                }
                 continue;
             }
             seen[place] = true;
@@ -290,8 +304,7 @@ impl Ground<'_> {
                 !self.is_clean(node, at - 1, &found[place], scanned)?
             };
             if changed {
-                let linked = name == b".gitattributes" && kind == FileType::Symlink;
-                scanned.strange |= passes_for_git(name, kind) || linked;
+                scanned.strange |= is_delicate(path, Some(kind));
                 scanned.changed.push(path.to_vec());
             }
         }
@@ -328,7 +341,7 @@ impl Ground<'_> {
             scanned.strange |= bytes != b".git";
             return None;
         }
-        if node.path.is_empty() && bytes == b".isofold" {
+        if is_notes(&node.path) || (node.path.is_empty() && bytes == NOTES) {
             return None;
         }
         let directory = kind == FileType::Directory;
@@ -346,6 +359,13 @@ impl Ground<'_> {
         scanned.untracked.push(path);
         None
     }
+}
+
+/// isofold's own notes at the root: only what is tracked there counts.
+const NOTES: &[u8] = b".isofold";
+
+fn is_notes(directory: &[u8]) -> bool {
+    directory.strip_prefix(NOTES).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
 /// Names that git refuses on some systems because they reach `.git` there; git itself judges them.

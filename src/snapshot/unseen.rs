@@ -35,13 +35,18 @@ pub(super) fn unseen(place: &Place, index: &IndexFile, control: &Control) -> Res
             continue;
         }
         let content = if meta.is_symlink() {
-            fs::read_link(&full).map(|target| target.as_os_str().as_bytes().to_vec())
+            fs::read_link(&full).map(|target| target.as_os_str().as_bytes().to_vec()).ok()
+        } else if meta.is_file() {
+            fs::read(&full).ok()
         } else {
-            fs::read(&full)
+            None
         };
-        let content = content.map_err(GitError::io("cannot read", &full))?;
-        let differs = hash_blob(&content)? != entry.id || meta.is_symlink() != (entry.mode == MODE_LINK);
-        if differs {
+        // What is no file any more, or can't be read, is not what the index has either.
+        let same = match content {
+            Some(content) => hash_blob(&content)? == entry.id && meta.is_symlink() == (entry.mode == MODE_LINK),
+            None => false,
+        };
+        if !same {
             let why = if entry.skip_worktree() {
                 "edited, but marked skip-worktree"
             } else {

@@ -55,11 +55,14 @@ pub(crate) fn git(directory: &Path, args: &[&str]) -> Command {
 /// What git makes of `directory`: the tree of `git add -A --sparse`, less the paths named, through
 /// a copy of the index that has its time; the error in git's words.
 pub(crate) fn by_git(directory: &Path, less: &[&str]) -> Result<String, String> {
-    let output = git(directory, &["rev-parse", "--absolute-git-dir"]).output().expect("git runs");
-    let git_dir = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
-    let copy = Path::new(&git_dir).join("copy-of-index");
+    let mut git_dir = directory.join(".git");
+    if !git_dir.is_dir() {
+        let output = git(directory, &["rev-parse", "--absolute-git-dir"]).output().expect("git runs");
+        git_dir = String::from_utf8_lossy(&output.stdout).trim_end().into();
+    }
+    let copy = git_dir.join("copy-of-index");
     let _ = fs::remove_file(&copy);
-    let index = Path::new(&git_dir).join("index");
+    let index = git_dir.join("index");
     if let Ok(meta) = fs::metadata(&index) {
         fs::copy(&index, &copy).expect("copied");
         let file = fs::File::options().write(true).open(&copy).expect("opened");
