@@ -9,8 +9,10 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::fs::FileType;
 use sha1::{Digest, Sha1};
 
+use super::tree::{MODE_EXECUTABLE, MODE_LINK};
 use super::{GitError, Oid};
 
 pub(crate) const ASSUME_VALID: u16 = 0x8000;
@@ -22,6 +24,15 @@ pub(crate) const INTENT_TO_ADD: u16 = 0x2000;
 /// Bytes of an entry before its flags: stat data, mode, id.
 const FIXED: usize = 60;
 const HASH: usize = 20;
+
+/// The id of a blob without content.
+fn is_empty_blob(id: Oid) -> bool {
+    const EMPTY: [u8; HASH] = [
+        0xe6, 0x9d, 0xe2, 0x9b, 0xb2, 0xd1, 0xd6, 0x43, 0x4b, 0x8b, 0x29, 0xae, 0x77, 0x5a, 0xd8, 0xc2, 0xe4, 0x8c,
+        0x53, 0x91,
+    ];
+    id.as_bytes() == EMPTY
+}
 
 /// Stat data as the index keeps it: every field cut to 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -286,6 +297,23 @@ impl IndexFile {
     /// proves nothing.
     pub(crate) fn racy(&self, entry: &Entry) -> bool {
         i64::from(entry.stat.mtime.0) >= self.mtime.0
+    }
+
+    /// Whether stat data alone proves that a file is what its entry says; `file_mode`: whether the
+    /// executable bit counts.
+    pub(crate) fn proves(&self, entry: &Entry, now: &rustix::fs::Stat, file_mode: bool) -> bool {
+        let kind = FileType::from_raw_mode(now.st_mode);
+        let executable = now.st_mode & 0o100 != 0;
+        let same_kind = match entry.mode {
+            MODE_LINK => kind == FileType::Symlink,
+            mode => kind == FileType::RegularFile && (!file_mode || executable == (mode == MODE_EXECUTABLE)),
+        };
+        same_kind
+            && !entry.intent_to_add()
+            && !self.racy(entry)
+            // git writes size 0 for a file that it could not be sure of.
+            && (entry.stat.size != 0 || is_empty_blob(entry.id))
+            && entry.stat.same_file(&IndexStat::of(now))
     }
 
     /// The position of `path` at stage 0, else of its first other stage.

@@ -30,6 +30,12 @@ pub(crate) fn is_repository(directory: &Path) -> bool {
     !target.is_empty() && is_git_directory(&directory.join(to_path(target)))
 }
 
+/// Whether a submodule is checked out at `directory` and its `.git` leads nowhere: git can't tell what
+/// it holds, and fails.
+pub(crate) fn leads_nowhere(directory: &Path) -> bool {
+    fs::symlink_metadata(directory.join(".git")).is_ok() && !is_repository(directory)
+}
+
 fn is_git_directory(directory: &Path) -> bool {
     let common = match fs::read(directory.join("commondir")) {
         Ok(text) => directory.join(to_path(without_line_ends(&text))),

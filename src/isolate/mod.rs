@@ -373,12 +373,8 @@ fn warm_stats(index: &IndexFile, filled: &Filled) -> Vec<Option<IndexStat>> {
     let mut stats = vec![None; index.entries().len()];
     for tracked in &filled.tracked {
         let entry = &index.entries()[tracked.position];
-        let proven = tracked.steady
-            && entry.stage() == 0
-            && !entry.flagged()
-            && !entry.intent_to_add()
-            && !index.racy(entry)
-            && entry.stat.same_file(&IndexStat::of(&tracked.source));
+        let proven =
+            tracked.steady && entry.stage() == 0 && !entry.flagged() && index.proves(entry, &tracked.source, true);
         if proven {
             stats[tracked.position] = Some(IndexStat::of(&tracked.copy));
         }

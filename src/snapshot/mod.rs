@@ -23,7 +23,7 @@ use rustix::fs::FileType;
 use crate::control::{Control, Stop};
 use crate::files::{FilesError, as_path};
 use crate::git::index_file::IndexFile;
-use crate::git::nested::is_repository;
+use crate::git::nested::{is_repository, leads_nowhere};
 use crate::git::quarantine::Store;
 use crate::git::repository::{Place, Repo, ignore_files, plain_content};
 use crate::git::tree::MODE_GITLINK;
@@ -233,7 +233,11 @@ fn seen_before(ground: &Ground<'_>, seen: &Seen) -> Result<Scanned, FilesError> 
         let link = entry.mode == MODE_GITLINK;
         let directory = kind == Some(FileType::Directory);
         scanned.strange |= scan::is_delicate(&path(), kind.filter(|_| !directory));
-        scanned.strange |= if link { kind.is_some() && !directory } else { directory && is_repository(&full) };
+        scanned.strange |= match (link, directory) {
+            (true, true) => leads_nowhere(&full),
+            (true, false) => kind.is_some(),
+            (false, directory) => directory && is_repository(&full),
+        };
         if seen.there[at] || (link && directory) {
             scanned.changed.push(path());
         } else {

@@ -17,9 +17,9 @@ use crate::files::fill::read_at;
 use crate::files::queue::Queue;
 use crate::files::walk::{Entry, entries, open_directory, stat};
 use crate::files::{FilesError, as_path, join};
-use crate::git::index_file::{Entry as IndexEntry, IndexFile, IndexStat};
-use crate::git::nested::is_repository;
-use crate::git::tree::{MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK};
+use crate::git::index_file::{Entry as IndexEntry, IndexFile};
+use crate::git::nested::{is_repository, leads_nowhere};
+use crate::git::tree::MODE_GITLINK;
 
 /// What a scan found.
 #[derive(Debug, Default)]
@@ -296,7 +296,9 @@ impl Ground<'_> {
             }
             let changed = if kind == FileType::Directory {
                 // Where it is checked out its HEAD decides.
-                is_repository(&self.root.join(as_path(path)))
+                let full = self.root.join(as_path(path));
+                scanned.strange |= leads_nowhere(&full);
+                is_repository(&full)
             } else if entry.mode == MODE_GITLINK || !matches!(kind, FileType::RegularFile | FileType::Symlink) {
                 scanned.strange = true;
                 false
@@ -322,16 +324,7 @@ impl Ground<'_> {
             }
             Err(error) => return Err(FilesError::io("cannot read", &self.root.join(as_path(path)))(error.into())),
         };
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        let executable = stat.st_mode & 0o100 != 0;
-        let same_kind = match entry.mode {
-            MODE_LINK => kind == FileType::Symlink,
-            mode => kind == FileType::RegularFile && (!self.file_mode || executable == (mode == MODE_EXECUTABLE)),
-        };
-        Ok(same_kind
-            && !entry.intent_to_add()
-            && !self.index.racy(entry)
-            && entry.stat.same_file(&IndexStat::of(&stat)))
+        Ok(self.index.proves(entry, &stat, self.file_mode))
     }
 
     /// An entry that the index does not have.

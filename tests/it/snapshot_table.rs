@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::support::snapshots::{compare, hermetic};
+use crate::support::snapshots::{compare, hermetic, isolated};
 use crate::support::{Sandbox, write};
 
 /// What a case has to give.
@@ -405,6 +405,7 @@ const CASES: &[Case] = &[
     ("staged removal of a directory that is still there", Scan, "w d/a; w d/b; w c; c; git rm -qr --cached d; w d/a changed"),
     ("staged rename", Scan, "w a; c; git mv a b"),
     ("staged rename of a directory, then edits", Scan, "w a/b; w a/c; c; git mv a z; w z/b changed; w a/b back"),
+    ("staged mode that an old file does not have", Scan, "w a; c; old; git update-index --chmod=+x a"),
     ("staged mode", Scan, "w a; c; git update-index --chmod=+x a"),
     ("unmerged entries", Refuse("unmerged"), "w a; c; git checkout -qb o; w a o; c; git checkout -q main; w a m; c; git merge -q o >/dev/null || true"),
     ("unmerged, file gone", Refuse("unmerged"), "w a; c; git checkout -qb o; w a o; c; git checkout -q main; git rm -q a; git commit -qm r; git merge -q o >/dev/null || true"),
@@ -465,6 +466,8 @@ const CASES: &[Case] = &[
     ("a submodule with ignore=all in the configuration", Scan, "sub .git/s; git -c protocol.file.allow=always submodule -q add ./.git/s sm; c; git config submodule.sm.ignore all; git -C sm commit -q --allow-empty -m more"),
     ("diff.ignoreSubmodules", Scan, "sub .git/s; git -c protocol.file.allow=always submodule -q add ./.git/s sm; c; git config diff.ignoreSubmodules all; git -C sm commit -q --allow-empty -m more"),
     ("a submodule that was taken out of the index and is still there", Less("sm"), "sub .git/s; git -c protocol.file.allow=always submodule -q add ./.git/s sm; c; git rm -q --cached sm"),
+    ("a submodule whose .git file leads nowhere", Refuse("not a git repository"), "sub .git/s; git -c protocol.file.allow=always submodule -q add ./.git/s sm; c; rm -r .git/modules; w b"),
+    ("a submodule whose .git directory is empty", Refuse("not recognized"), "sub n; git add n 2>/dev/null; git commit -qm c; rm -rf n/.git; mkdir n/.git; w b"),
     ("a gitlink without .gitmodules", Scan, "sub n; git add n 2>/dev/null; git commit -qm c; git -C n commit -q --allow-empty -m more; w b"),
     ("a gitlink whose repository lost its HEAD", Scan, "sub n; git add n 2>/dev/null; git commit -qm c; git -C n checkout -q --orphan none; w b"),
     ("a gitlink with a .git link", Scan, "sub n; git add n 2>/dev/null; git commit -qm c; git -C n commit -q --allow-empty -m more; mv n/.git .git/other; ln -s ../.git/other n/.git"),
@@ -618,7 +621,7 @@ fn judge(place: &Path, want: Want) -> Result<(), String> {
             if taken.by_git != matches!(want, Git) {
                 return Err(format!("by git: {}", taken.by_git));
             }
-            Ok(())
+            isolated(place, &place.with_extension("child")).map(|_| ())
         }
         Less(paths) => {
             let silent: Vec<&str> = paths.split(' ').map(|path| path.trim_start_matches('-')).collect();
@@ -628,7 +631,7 @@ fn judge(place: &Path, want: Want) -> Result<(), String> {
             if taken.by_git || taken.not_folded != named {
                 return Err(format!("by git: {}, named: {:?}", taken.by_git, taken.not_folded));
             }
-            Ok(())
+            isolated(place, &place.with_extension("child")).map(|_| ())
         }
         Refuse(words) => match isofold::testing::snapshot_tree(place, false) {
             Ok(taken) => Err(format!("not refused: {taken:?}")),

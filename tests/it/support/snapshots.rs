@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use isofold::IsolationBackend;
 use isofold::testing::{Taken, snapshot_tree};
 
 use super::Sandbox;
@@ -113,4 +114,29 @@ pub(crate) fn compare(directory: &Path, less: &[&str]) -> Result<Taken, String> 
         (Err(words), Ok(_)) => Err(format!("we refuse, git does not: {words}")),
         (Err(ours), Err(gits)) => Err(format!("refused: {ours} (git: {gits})")),
     }
+}
+
+/// The base of an isolation is taken by the walk that fills the Child; it has to be what git makes of
+/// the Child too. `false` where there was no isolation: checked-out submodules, names that git refuses.
+pub(crate) fn isolated(repo: &Path, child: &Path) -> Result<bool, String> {
+    let strategy = isofold::Strategy::new();
+    let request = isofold::IsolateRequest::new("of a snapshot", repo, child);
+    let outcome = strategy.isolator().isolate(&request, &isofold::Control::new());
+    if !matches!(outcome, isofold::IsolateOutcome::Isolated(_)) {
+        return Ok(false);
+    }
+    let less = nested(child);
+    let less: Vec<&str> = less.iter().map(String::as_str).chain([".isofold/new"]).collect();
+    let notes = child.join(".isofold").is_file().then_some(".isofold");
+    let less: Vec<&str> = less.into_iter().chain(notes).collect();
+    let taken = compare(child, &less).map_err(|why| format!("in the Child: {why}"))?;
+    let format = "--format=%(tree)";
+    let base = git(child, &["for-each-ref", format, "refs/isofold/base"]).output().expect("git runs");
+    let base = String::from_utf8_lossy(&base.stdout).trim_end().to_owned();
+    if base == taken.tree {
+        return Ok(true);
+    }
+    let _ = snapshot_tree(child, true);
+    let diff = git(child, &["diff-tree", "-r", &base, &taken.tree]).output().expect("git runs");
+    Err(format!("base {base}, Child {}: {}", taken.tree, String::from_utf8_lossy(&diff.stdout)))
 }
