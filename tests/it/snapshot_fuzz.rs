@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use isofold::testing::untracked;
 
+use crate::support::snapshots::say;
 use crate::support::snapshots::{compare, git, hermetic, isolated, nested};
 use crate::support::{Sandbox, write};
 
@@ -126,7 +127,7 @@ fn pattern(random: &mut Random) -> Vec<u8> {
     match random.below(4) {
         // Names of the tree, changed a little.
         0 | 1 => {
-            for part in 0..1 + random.below(3) {
+            for part in 0..=random.below(3) {
                 if part > 0 {
                     text.push(b'/');
                 }
@@ -146,7 +147,7 @@ fn pattern(random: &mut Random) -> Vec<u8> {
             }
         }
         _ => {
-            for _ in 0..1 + random.below(6) {
+            for _ in 0..=random.below(6) {
                 text.extend(random.pick(&TOKENS).as_bytes());
             }
         }
@@ -165,7 +166,7 @@ fn rules(random: &mut Random) -> Vec<u8> {
     if random.one_in(20) {
         text.extend("\u{feff}".as_bytes());
     }
-    for _ in 0..1 + random.below(5) {
+    for _ in 0..=random.below(5) {
         text.extend(pattern(random));
         text.extend(if random.one_in(12) { &b"\r\n"[..] } else { b"\n" });
     }
@@ -199,7 +200,7 @@ fn tree(random: &mut Random, directory: &Path, depth: usize, report: &mut String
 }
 
 /// One repository with random rules and files; what is wrong with it.
-fn one_set_of_rules(s: &Sandbox, repo: &Path, seed: u64) -> Result<(), String> {
+fn one_set_of_rules(s: &Sandbox, repo: &Path, seed: u64, cased: bool) -> Result<(), String> {
     let mut random = Random(seed);
     for item in fs::read_dir(repo).expect("readable") {
         let path = item.expect("an entry").path();
@@ -225,7 +226,7 @@ fn one_set_of_rules(s: &Sandbox, repo: &Path, seed: u64) -> Result<(), String> {
     if random.one_in(3) {
         let tracked: Vec<PathBuf> = files(repo).into_iter().filter(|_| random.one_in(4)).collect();
         if !tracked.is_empty() {
-            let mut add = git(repo, &["--literal-pathspecs", "add", "-f", "--"]);
+            let mut add = git(repo, &["-c", "core.ignoreCase=false", "--literal-pathspecs", "add", "-f", "--"]);
             run(s, add.args(&tracked));
             let _ = writeln!(report, "tracked: {tracked:?}");
         }
@@ -237,6 +238,7 @@ fn one_set_of_rules(s: &Sandbox, repo: &Path, seed: u64) -> Result<(), String> {
     gits.sort();
     match ours {
         Some(ours) if ours == gits => Ok(()),
+        None if cased && !gits.is_empty() => Ok(()),
         // Nothing here needs git.
         ours => {
             let show = |paths: &[Vec<u8>]| {
@@ -273,7 +275,7 @@ fn files(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// `config` is set in every repository.
+/// One repository after another, each with `config`.
 fn rules_under(usual: u64, config: &[(&str, &str)]) {
     let s = Sandbox::in_memory();
     let repo = s.path("repo");
@@ -287,18 +289,25 @@ fn rules_under(usual: u64, config: &[(&str, &str)]) {
     let mut rounds = 0;
     let mut wrong = Vec::new();
     for seed in seeds(usual) {
-        if let Err(why) = one_set_of_rules(&s, &repo, seed) {
+        if let Err(why) = one_set_of_rules(&s, &repo, seed, !config.is_empty()) {
             wrong.push(format!("ISOFOLD_FUZZ_SEED={seed}\n{why}"));
         }
         rounds += 1;
     }
-    println!("{rounds} sets of ignore rules, {} different", wrong.len());
+    say!("{rounds} sets of ignore rules, {} different", wrong.len());
     assert!(wrong.is_empty(), "{} of {rounds}: {}", wrong.len(), wrong[..wrong.len().min(5)].join("\n\n"));
 }
 
 #[test]
 fn random_ignore_rules_find_what_git_finds() {
     hermetic("snapshot_fuzz::random_ignore_rules_find_what_git_finds", false, &[], || rules_under(1500, &[]));
+}
+
+#[test]
+fn random_ignore_rules_without_case_find_what_git_finds() {
+    // The scan says nothing or what git says: where something is new it leaves the decision to git.
+    let name = "snapshot_fuzz::random_ignore_rules_without_case_find_what_git_finds";
+    hermetic(name, false, &[], || rules_under(800, &[("core.ignoreCase", "true")]));
 }
 
 /// Where files are tracked, and in the steps below.
@@ -393,11 +402,11 @@ fn step(s: &Sandbox, root: &Path, random: &mut Random) -> String {
             let special = any.file_name().expect("a name");
             let new = if special == ".gitignore" {
                 let lines = ["*.log\n", "d/\n", "ig\n", "!keep.log\n", "/a\n", "f/**\n", "e\n", "*\n", ".git*\n"];
-                (0..1 + random.below(3)).map(|_| random.pick(&lines)).collect::<String>().into_bytes()
+                (0..=random.below(3)).map(|_| random.pick(&lines)).collect::<String>().into_bytes()
             } else if special == ".gitattributes" {
                 let lines =
                     ["* text=auto\n", "*.log -text\n", "a text\n", "* ident\n", "b eol=crlf\n", "* filter=up\n"];
-                (0..1 + random.below(2)).map(|_| random.pick(&lines)).collect::<String>().into_bytes()
+                (0..=random.below(2)).map(|_| random.pick(&lines)).collect::<String>().into_bytes()
             } else {
                 content(random)
             };
@@ -576,7 +585,7 @@ fn one_repository(s: &Sandbox, seed: u64, count: &mut Count) -> Result<(), Strin
     run(s, &mut git(&repo, &["add", "-A"]));
     run(s, &mut git(&repo, &["commit", "-qm", "start"]));
     for _ in 0..STEPS {
-        for _ in 0..1 + random.below(3) {
+        for _ in 0..=random.below(3) {
             log.push(step(s, &repo, &mut random));
         }
         count.steps += 1;
@@ -615,7 +624,7 @@ fn random_steps_give_gits_tree() {
             }
         }
         let Count { steps, by_git, refused, isolated } = count;
-        println!(
+        say!(
             "{steps} steps, {by_git} left to git, {refused} refused by both, {isolated} isolated, {} different",
             wrong.len()
         );

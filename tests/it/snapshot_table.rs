@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::support::snapshots::{compare, hermetic, isolated};
+use crate::support::snapshots::{compare, hermetic, isolated, say};
 use crate::support::{Sandbox, write};
 
 /// What a case has to give.
@@ -688,7 +688,7 @@ fn run(cases: &[(String, Want, Recipe)]) {
         }
     });
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    println!("{} cases", cases.len());
+    say!("{} cases", cases.len());
     assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
 }
 

@@ -12,6 +12,15 @@ use isofold::testing::{Taken, snapshot_tree};
 
 use super::Sandbox;
 
+/// Prints a line that belongs to a test's output: counts and seeds.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), $($words)*).expect("printed");
+    }};
+}
+pub(crate) use say;
+
 const INSIDE: &str = "ISOFOLD_TEST_HERMETIC";
 
 /// Runs `work` with a home of its own and no git variables but `more`; `plain` without the right to
@@ -38,7 +47,7 @@ pub(crate) fn hermetic(name: &str, plain: bool, more: &[(&str, &str)], work: imp
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("1 passed") && output.status.success(), "{text}");
     // What the work printed belongs to this test's output.
-    println!("{text}");
+    say!("{text}");
 }
 
 fn rustix_is_root() -> bool {
