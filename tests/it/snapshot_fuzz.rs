@@ -563,10 +563,13 @@ struct Count {
     isolated: usize,
 }
 
-fn one_repository(s: &Sandbox, seed: u64, count: &mut Count) -> Result<(), String> {
+fn one_repository(s: &Sandbox, seed: u64, from: Option<&Path>, count: &mut Count) -> Result<(), String> {
     let mut random = Random(seed.wrapping_mul(7919));
     let repo = s.path(&format!("repo-{seed}"));
-    fs::create_dir(&repo).expect("a directory");
+    match from {
+        Some(from) => _ = run(s, std::process::Command::new("cp").arg("-a").arg(from).arg(&repo)),
+        None => fs::create_dir(&repo).expect("a directory"),
+    }
     run(s, &mut git(&repo, &["init", "-q", "-b", "main"]));
     let mut log = Vec::new();
     for (key, value) in [("user.name", "T"), ("user.email", "t@example.test"), ("filter.up.clean", "tr a-z A-Z")] {
@@ -619,7 +622,7 @@ fn random_steps_give_gits_tree() {
         let mut wrong = Vec::new();
         let mut count = Count::default();
         for seed in seeds(60) {
-            if let Err(why) = one_repository(&s, seed, &mut count) {
+            if let Err(why) = one_repository(&s, seed, None, &mut count) {
                 wrong.push(format!("ISOFOLD_FUZZ_SEED={seed}\n{why}"));
             }
         }
@@ -629,5 +632,22 @@ fn random_steps_give_gits_tree() {
             wrong.len()
         );
         assert!(wrong.is_empty(), "{}: {}", wrong.len(), wrong[..wrong.len().min(8)].join("\n\n"));
+    });
+}
+
+/// By hand: `ISOFOLD_FUZZ_TREE` names a directory of real files.
+#[test]
+#[ignore = "needs a directory of real files"]
+fn random_steps_on_real_files_give_gits_tree() {
+    hermetic("snapshot_fuzz::random_steps_on_real_files_give_gits_tree", false, &[], || {
+        let Some(from) = std::env::var_os("ISOFOLD_FUZZ_TREE") else { return };
+        let s = Sandbox::in_memory();
+        let mut count = Count::default();
+        for seed in seeds(1) {
+            let result = one_repository(&s, seed, Some(Path::new(&from)), &mut count);
+            assert!(result.is_ok(), "ISOFOLD_FUZZ_SEED={seed}\n{result:?}");
+        }
+        let Count { steps, by_git, refused, isolated } = count;
+        say!("{steps} steps, {by_git} left to git, {refused} refused by both, {isolated} isolated, 0 different");
     });
 }

@@ -39,7 +39,7 @@ pub(crate) fn hermetic(name: &str, plain: bool, more: &[(&str, &str)], work: imp
     } else {
         s.command(program)
     };
-    command.args(["--exact", name, "--nocapture"]).env(INSIDE, "1").stdin(Stdio::null());
+    command.args(["--exact", name, "--nocapture", "--include-ignored"]).env(INSIDE, "1").stdin(Stdio::null());
     for (key, value) in more {
         command.env(key, value);
     }
