@@ -621,7 +621,7 @@ fn random_steps_give_gits_tree() {
         let s = Sandbox::in_memory();
         let mut wrong = Vec::new();
         let mut count = Count::default();
-        for seed in seeds(60) {
+        for seed in seeds(40) {
             if let Err(why) = one_repository(&s, seed, None, &mut count) {
                 wrong.push(format!("ISOFOLD_FUZZ_SEED={seed}\n{why}"));
             }
