@@ -232,7 +232,7 @@ fn seen_before(ground: &Ground<'_>, seen: &Seen) -> Result<Scanned, FilesError> 
         let kind = fs::symlink_metadata(&full).ok().map(|meta| FileType::from_raw_mode(meta.mode()));
         let link = entry.mode == MODE_GITLINK;
         let directory = kind == Some(FileType::Directory);
-        scanned.strange |= scan::is_delicate(&path(), kind.filter(|_| !directory));
+        scanned.strange |= scan::is_delicate(&path(), kind.filter(|_| !directory)) || !scan::is_known(&full);
         scanned.strange |= match (link, directory) {
             (true, true) => leads_nowhere(&full),
             (true, false) => kind.is_some(),

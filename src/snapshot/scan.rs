@@ -4,6 +4,7 @@
 //! "May differ" errs on the safe side: whoever stores a file compares its content.
 
 use std::ffi::CString;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -112,6 +113,14 @@ pub(super) fn scan_untracked(ground: &Ground<'_>, topmost: &[(Vec<u8>, bool)]) -
         above = Some(node);
     }
     finish(ground, tasks, scanned)
+}
+
+/// Whether it can be said that a path is there or not.
+pub(super) fn is_known(path: &Path) -> bool {
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => true,
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
 }
 
 /// Whether an untracked file stands where git does not look: in place of an entry that it is told not to
@@ -267,6 +276,9 @@ impl Ground<'_> {
                     let name = CString::new(name).unwrap_or_default();
                     tasks.push(Task { above: node.clone(), name, range: (at, end), ignored });
                 } else {
+                    // Through a link to itself, say, git can't tell what is gone, and keeps it.
+                    let unknown = |entry| !is_known(&self.root.join(as_path(self.index.path(entry))));
+                    scanned.strange |= kind == Some(FileType::Symlink) && entries[at..end].iter().any(unknown);
                     self.all_gone((at, end), scanned);
                 }
                 at = end;
