@@ -27,8 +27,13 @@ fn main() {
         for number in 0..100 {
             edit(&child, number * 37, "child");
         }
+        // A Parent that was never folded into knows only the base of the isolation.
+        let (bases, kept) = (parent.join(".git/isofold/bases"), system.root.join("bases"));
+        run(&parent, "cp", &["-a", bases.to_str().expect("UTF-8"), kept.to_str().expect("UTF-8")]);
         let reset = || {
             run(&parent, "git", &["reset", "-q", "--hard", &start]);
+            fs::remove_dir_all(&bases).expect("removed");
+            run(&parent, "cp", &["-a", kept.to_str().expect("UTF-8"), bases.to_str().expect("UTF-8")]);
             for number in 0..20 {
                 edit(&parent, 10_001 + number * 53, "parent");
             }

@@ -105,6 +105,7 @@ fn check(parent: &Path) {
 
 fn remove(parent: &Path, child: &Path) {
     let _ = fs::remove_dir_all(child);
+    let _ = fs::remove_dir_all(parent.join(".git/isofold"));
     run(parent, "git", &["worktree", "prune"]);
     let _ = command(parent, "git").args(["branch", "-qD", "issue/bench", "issue/check", "usual"]).output();
 }

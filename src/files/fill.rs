@@ -11,7 +11,7 @@ use rustix::fs::{FileType, Mode, Stat, Timestamps};
 use rustix::io::Errno;
 
 use super::copy::{Copied, Copier, CopyError, OMIT, link, modified};
-use super::queue::Queue;
+use super::queue::work;
 use super::walk::{Entry, entries, open_directory};
 use super::{FilesError, as_path, join};
 use crate::control::Control;
@@ -144,13 +144,14 @@ pub(crate) fn fill(
     let mut filled = Filled { xattrs_refused: shared.carry_xattrs(&root)?, ..Filled::default() };
     let tasks = shared.sort_in(&root, found, &mut filled);
     drop(root);
-    let parts = Tasks::run(tasks, |queue, task, part: &mut Part| match task {
+    let parts = work(tasks, |task, part: &mut Part| match task {
         Task::Directory { above, name, tracked_only } => {
-            let tasks = shared.directory(&above, &name, tracked_only, &mut part.filled)?;
-            queue.push(tasks);
-            Ok(())
+            shared.directory(&above, &name, tracked_only, &mut part.filled)
         }
-        Task::Files { of, entries } => shared.files(&of, &entries, &mut part.filled, &mut part.buffer),
+        Task::Files { of, entries } => {
+            shared.files(&of, &entries, &mut part.filled, &mut part.buffer)?;
+            Ok(Vec::new())
+        }
     })?;
     for part in parts {
         filled.absorb(part.filled);
@@ -199,8 +200,6 @@ enum Task {
     Directory { above: Arc<Node>, name: CString, tracked_only: bool },
     Files { of: Arc<Node>, entries: Vec<Entry> },
 }
-
-type Tasks = Queue<Task, FilesError>;
 
 /// What one worker did, and its buffer.
 #[derive(Default)]
@@ -307,6 +306,8 @@ impl Shared<'_> {
         for entry in found {
             self.control.check()?;
             let path = join(&of.path, entry.name.to_bytes());
+            // Below an untracked directory nothing is tracked.
+            let position = if of.holds_tracked { self.select.position(&path) } else { None };
             let done = if entry.kind == FileType::Symlink {
                 link(&of.source, &of.target, &entry.name).map(|(source, copy)| {
                     filled.links += 1;
@@ -314,7 +315,7 @@ impl Shared<'_> {
                     Copied { source, copy, steady: true, cloned: false, xattrs_refused: 0 }
                 })
             } else {
-                self.copier.file(&of.source, &of.target, &entry.name, buffer).inspect(|done| {
+                self.copier.file(&of.source, &of.target, &entry.name, position.is_some(), buffer).inspect(|done| {
                     filled.files += 1;
                     filled.bytes += u64::try_from(done.copy.st_size).unwrap_or(0);
                     filled.xattrs_refused += done.xattrs_refused;
@@ -333,7 +334,7 @@ impl Shared<'_> {
                 filled.git_files.push(of.path.clone());
             }
             let Copied { source, copy, steady, .. } = done;
-            match self.select.position(&path) {
+            match position {
                 Some(position) => filled.tracked.push(TrackedCopy { position, source, copy, steady }),
                 // What its owner may not read git can't store.
                 None if u64::try_from(copy.st_size).unwrap_or(0) > self.large

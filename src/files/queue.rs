@@ -1,83 +1,134 @@
-//! A queue of tasks for a few workers, where tasks bring more tasks.
+//! Tasks for a few workers, where tasks bring more tasks.
+//!
+//! A worker keeps what its tasks bring and works through it, the newest first; it gives away the
+//! older half only when another worker has nothing to do. So they hardly ever meet.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// More bring nothing (docs/measurements.md).
 const WORKERS: usize = 2;
 
 struct State<T, E> {
-    tasks: Vec<T>,
+    /// Tasks that were given away.
+    spare: Vec<T>,
     busy: usize,
     error: Option<E>,
 }
 
-/// The queue as a worker sees it.
-pub(crate) struct Queue<T, E> {
+struct Shared<T, E> {
     state: Mutex<State<T, E>>,
     wake: Condvar,
+    /// Workers that wait for a task.
+    idle: AtomicUsize,
+    /// An error ended the work.
+    over: AtomicUsize,
 }
 
-impl<T: Send, E: Send> Queue<T, E> {
-    /// Works through `first` and all that comes of it, the newest task first. Each worker has a
-    /// result of its own. The first error ends the work.
-    pub(crate) fn run<R: Default + Send>(
-        first: Vec<T>,
-        each: impl Fn(&Self, T, &mut R) -> Result<(), E> + Sync,
-    ) -> Result<Vec<R>, E> {
-        let queue = Self { state: Mutex::new(State { tasks: first, busy: 0, error: None }), wake: Condvar::new() };
-        let results = std::thread::scope(|scope| {
-            let work = || {
-                let mut result = R::default();
-                while let Some(task) = queue.next() {
-                    let done = each(&queue, task, &mut result);
-                    queue.done(done);
+/// Works through `first` and all that comes of it: `each` returns the tasks that its task brings. Each
+/// worker has a result of its own. The first error ends the work.
+pub(crate) fn work<T: Send, R: Default + Send, E: Send>(
+    first: Vec<T>,
+    each: impl Fn(T, &mut R) -> Result<Vec<T>, E> + Sync,
+) -> Result<Vec<R>, E> {
+    let shared = Shared {
+        state: Mutex::new(State { spare: first, busy: 0, error: None }),
+        wake: Condvar::new(),
+        idle: AtomicUsize::new(0),
+        over: AtomicUsize::new(0),
+    };
+    let results = std::thread::scope(|scope| {
+        let worker = || {
+            let mut result = R::default();
+            while let Some(mut own) = shared.take() {
+                while let Some(task) = own.pop() {
+                    match each(task, &mut result) {
+                        Ok(brought) => own.extend(brought),
+                        Err(error) => shared.fail(error),
+                    }
+                    if shared.over.load(Ordering::Relaxed) > 0 {
+                        own.clear();
+                    } else if own.len() > 1 && shared.idle.load(Ordering::Relaxed) > 0 {
+                        shared.give(&mut own);
+                    }
                 }
-                result
-            };
-            let others: Vec<_> = (1..WORKERS).map(|_| scope.spawn(work)).collect();
-            let mut results = vec![work()];
-            results.extend(others.into_iter().map(|worker| worker.join().expect("a worker does not panic")));
-            results
-        });
-        let state = queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        state.error.map_or(Ok(results), Err)
+                shared.done();
+            }
+            result
+        };
+        let others: Vec<_> = (1..WORKERS).map(|_| scope.spawn(worker)).collect();
+        let mut results = vec![worker()];
+        results.extend(others.into_iter().map(|other| other.join().expect("a worker does not panic")));
+        results
+    });
+    let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    state.error.map_or(Ok(results), Err)
+}
+
+impl<T, E> Shared<T, E> {
+    fn lock(&self) -> MutexGuard<'_, State<T, E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds tasks.
-    pub(crate) fn push(&self, tasks: impl IntoIterator<Item = T>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.error.is_none() {
-            state.tasks.extend(tasks);
-            self.wake.notify_all();
-        }
-    }
-
-    /// The next task; `None` when all is done or lost.
-    fn next(&self) -> Option<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Half of what is spare, at least one; `None` when all is done or lost.
+    fn take(&self) -> Option<Vec<T>> {
+        let mut state = self.lock();
         loop {
-            if let Some(task) = state.tasks.pop() {
+            if !state.spare.is_empty() {
                 state.busy += 1;
-                return Some(task);
+                let keep = state.spare.len() / 2;
+                return Some(state.spare.split_off(keep));
             }
             if state.busy == 0 {
                 return None;
             }
+            self.idle.fetch_add(1, Ordering::Relaxed);
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.idle.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    fn done(&self, result: Result<(), E>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Gives away the older half.
+    fn give(&self, own: &mut Vec<T>) {
+        let half = own.len().div_ceil(2);
+        let mut state = self.lock();
+        state.spare.extend(own.drain(..half));
+        self.wake.notify_one();
+    }
+
+    fn fail(&self, error: E) {
+        let mut state = self.lock();
+        state.error.get_or_insert(error);
+        state.spare.clear();
+        self.over.store(1, Ordering::Relaxed);
+    }
+
+    fn done(&self) {
+        let mut state = self.lock();
         state.busy -= 1;
-        if let Err(error) = result {
-            state.error.get_or_insert(error);
-        }
-        if state.error.is_some() {
-            state.tasks.clear();
-        }
-        if state.busy == 0 && state.tasks.is_empty() {
+        if state.busy == 0 && state.spare.is_empty() {
             self.wake.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_is_done_once_and_brings_its_own() {
+        // Each number brings two smaller ones: 2^11 - 1 in all.
+        let sums = work(vec![10_u32], |n, sum: &mut u64| {
+            *sum += 1;
+            Ok::<_, ()>(if n == 0 { Vec::new() } else { vec![n - 1, n - 1] })
+        });
+        assert_eq!(sums.map(|sums| sums.into_iter().sum::<u64>()), Ok((1 << 11) - 1));
+    }
+
+    #[test]
+    fn the_first_error_ends_the_work() {
+        let result = work((0..10_000).collect(), |n, (): &mut ()| if n == 5_000 { Err(n) } else { Ok(Vec::new()) });
+        assert_eq!(result, Err(5_000));
     }
 }

@@ -75,7 +75,17 @@ impl BlobStore {
     const PIECE: u64 = 4 * 1024 * 1024;
 
     pub(crate) fn write(&self, content: &[u8]) -> Result<Oid, GitError> {
-        self.repository.blob(content).act(|| "cannot write a blob".to_owned())
+        self.repository.blob(content).map_err(|error| self.failure(error, content.len() as u64))
+    }
+
+    /// The library does not say that the disk is full.
+    fn failure(&self, source: git2::Error, size: u64) -> GitError {
+        let root = self.repository.path();
+        let needed = size + 64 * 1024;
+        if rustix::fs::statvfs(root).is_ok_and(|s| s.f_bavail.saturating_mul(s.f_frsize) < needed) {
+            return GitError::io("cannot write to", root)(io::ErrorKind::StorageFull.into());
+        }
+        GitError::Library { act: "cannot write a blob".to_owned(), source }
     }
 
     /// Stores a file of `size` bytes; `None` if it turns out to hold more or less.
@@ -88,7 +98,7 @@ impl BlobStore {
             }
             return self.write(&content).map(Some).map_err(StoreError::Git);
         }
-        let git = |e| StoreError::Git(GitError::Library { act: "cannot write a blob".to_owned(), source: e });
+        let git = |e| StoreError::Git(self.failure(e, size));
         let odb = self.repository.odb().map_err(git)?;
         let length = usize::try_from(size).map_err(|_| StoreError::Read(io::ErrorKind::FileTooLarge.into()))?;
         let mut writer = odb.writer(length, ObjectType::Blob).map_err(git)?;

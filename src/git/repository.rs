@@ -309,7 +309,17 @@ pub(crate) fn plain_content(repo: &Repo) -> Result<bool, GitError> {
     }
     let act = || "cannot read the configuration".to_owned();
     let config = repo.library.config().act(act)?.snapshot().act(act)?;
-    for key in ["core.autocrlf", "core.eol", "core.attributesFile", "core.symlinks", "core.checkRoundtripEncoding"] {
+    let keys = [
+        "core.autocrlf",
+        "core.eol",
+        "core.attributesFile",
+        "core.symlinks",
+        "core.checkRoundtripEncoding",
+        // What names are refused is git's to say then.
+        "core.protectHFS",
+        "core.protectNTFS",
+    ];
+    for key in keys {
         match config.get_entry(key) {
             Err(error) if error.code() == ErrorCode::NotFound => {}
             Err(error) => return Err(error).act(act),

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::ignore::{Ignore, Level};
 use crate::control::Control;
 use crate::files::fill::read_at;
-use crate::files::queue::Queue;
+use crate::files::queue::work;
 use crate::files::walk::{Entry, entries, open_directory, stat};
 use crate::files::{FilesError, as_path, join};
 use crate::git::index_file::{Entry as IndexEntry, IndexFile};
@@ -81,8 +81,6 @@ struct Task {
     ignored: bool,
 }
 
-type Tasks = Queue<Task, FilesError>;
-
 /// Scans the whole work tree.
 pub(super) fn scan(ground: &Ground<'_>) -> Result<Scanned, FilesError> {
     let mut scanned = Scanned::default();
@@ -140,10 +138,7 @@ pub(super) fn is_delicate(path: &[u8], kind: Option<FileType>) -> bool {
 }
 
 fn finish(ground: &Ground<'_>, tasks: Vec<Task>, mut scanned: Scanned) -> Result<Scanned, FilesError> {
-    let parts = Tasks::run(tasks, |queue, task, part: &mut Scanned| {
-        queue.push(ground.task(&task, part)?);
-        Ok(())
-    })?;
+    let parts = work(tasks, |task: Task, part: &mut Scanned| ground.task(&task, part))?;
     for part in parts {
         scanned.absorb(part);
     }
