@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps};
@@ -80,8 +79,6 @@ pub(crate) struct Copier<'a> {
     xfs: bool,
     may_clone: bool,
     methods: Mutex<Vec<(u64, Method)>>,
-    /// A plain file was seen to get the mode it was made with.
-    modes_hold: AtomicBool,
     pub(super) xattrs: Xattrs,
 }
 
@@ -97,19 +94,16 @@ impl<'a> Copier<'a> {
             // Others that can clone (bcachefs, ZFS, overlays of these) are found by trying.
             may_clone: !matches!(magic, 0xef53 | 0x0102_1994),
             methods: Mutex::new(Vec::new()),
-            modes_hold: AtomicBool::new(false),
             xattrs: Xattrs::default(),
         }
     }
 
-    /// Copies the regular file `name` from one directory to another, where it must not exist. Unless
-    /// `exact`, the stat of the copy may be the source's, which tells size, mode and time as well.
+    /// Copies the regular file `name` from one directory to another, where it must not exist.
     pub(crate) fn file(
         &self,
         from: impl AsFd,
         to: impl AsFd,
         name: &CStr,
-        exact: bool,
         buffer: &mut Vec<u8>,
     ) -> Result<Copied, CopyError> {
         let source = self.open_source(&from, name)?;
@@ -131,7 +125,7 @@ impl<'a> Copier<'a> {
             let steady = same(&before, &after);
             tries += 1;
             if steady || tries == TRIES {
-                let copy = self.finish(&target, &before, exact)?;
+                let copy = self.finish(&target, &before)?;
                 return Ok(Copied { source: before, copy, steady, cloned, xattrs_refused });
             }
             before = after;
@@ -297,7 +291,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Mode and times; the stat of the finished copy.
-    fn finish(&self, target: &File, source: &Stat, exact: bool) -> Result<Stat, CopyError> {
+    fn finish(&self, target: &File, source: &Stat) -> Result<Stat, CopyError> {
         let mut mode = source.st_mode & 0o7777;
         if mode & 0o6000 != 0 {
             // The copy is ours: what ran with somebody else's rights must not run with ours.
@@ -316,13 +310,8 @@ impl<'a> Copier<'a> {
         }
         let times = Timestamps { last_access: OMIT, last_modification: modified(source) };
         rustix::fs::futimens(target, &times).map_err(CopyError::Target)?;
-        if !exact && plain && self.modes_hold.load(Ordering::Relaxed) {
-            return Ok(*source);
-        }
         let stat = rustix::fs::fstat(target).map_err(CopyError::Target)?;
         if stat.st_mode & 0o7777 == mode {
-            // What the first plain file shows holds for the destination as a whole.
-            self.modes_hold.fetch_or(plain, Ordering::Relaxed);
             return Ok(stat);
         }
         // A default ACL of the destination had its say.

@@ -315,7 +315,7 @@ impl Shared<'_> {
                     Copied { source, copy, steady: true, cloned: false, xattrs_refused: 0 }
                 })
             } else {
-                self.copier.file(&of.source, &of.target, &entry.name, position.is_some(), buffer).inspect(|done| {
+                self.copier.file(&of.source, &of.target, &entry.name, buffer).inspect(|done| {
                     filled.files += 1;
                     filled.bytes += u64::try_from(done.copy.st_size).unwrap_or(0);
                     filled.xattrs_refused += done.xattrs_refused;
