@@ -81,6 +81,7 @@ fn notes(notes: &FoldNotes) -> Vec<(&'static str, Value)> {
         ("excluded_but_folded", paths(&notes.excluded_but_folded)),
         ("not_folded", not_folded.into()),
         ("saved", notes.saved.clone().into()),
+        ("warnings", notes.warnings.clone().into()),
         ("options_changed", notes.options_changed.into()),
         ("elapsed_ms", notes.elapsed_ms.into()),
     ]

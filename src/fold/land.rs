@@ -76,9 +76,16 @@ pub(super) struct Writing<'a> {
     pub(super) head_lock: HeadLock<'a>,
 }
 
+/// What came after the commit point: the work has landed, whatever is said here.
+#[derive(Default)]
+pub(super) struct Aftermath {
+    /// Refs that keep late writes.
+    pub(super) saved: Vec<String>,
+    pub(super) warnings: Vec<String>,
+}
+
 impl Writing<'_> {
-    /// Files, index beside, objects, then the ref: the commit point. Returns the refs that keep
-    /// late writes.
+    /// Files, index beside, objects, then the ref: the commit point.
     pub(super) fn write(
         self,
         stage: Stage,
@@ -86,7 +93,7 @@ impl Writing<'_> {
         request: &FoldRequest,
         entry: &BaseEntry,
         control: &Control,
-    ) -> Result<Vec<String>, FoldError> {
+    ) -> Result<Aftermath, FoldError> {
         let Self { ground, plan, quarantine, mut pointers, mut index_lock, head_lock } = self;
         let repo = ground.repo;
         control.check().map_err(GitError::from)?;
@@ -106,23 +113,23 @@ impl Writing<'_> {
             return Err(error.into());
         }
         // The work has landed. What fails from here on must not make it look as if it had not.
+        let mut after = Aftermath::default();
         if let Err(error) = index_lock.commit() {
-            tracing::error!(%error, "the index could not be replaced; git reset brings it to HEAD");
+            after.warnings.push(format!("{error}; git reset in the Parent brings its index to HEAD"));
         }
-        let mut saved = Vec::new();
         let kept = swap.keep(|late| {
             let content = std::fs::read(&late.file).map_err(GitError::io("cannot read", &late.file))?;
-            saved.push(repo.save_blob(&show(as_path(&late.path)), &content)?);
+            after.saved.push(repo.save_blob(&show(as_path(&late.path)), &content)?);
             Ok(())
         });
         if let Err(error) = kept {
-            tracing::error!(%error, "a replaced file could not be checked for late writes");
+            after.warnings.push(format!("a replaced file could not be looked at again: {error}"));
         }
         let recorded =
             entry.record(repo).and_then(|_| records::forget_oldest(repo, &entry.pair[0], &entry.pair[1], KEPT_BASES));
         if let Err(error) = recorded {
-            tracing::error!(%error, "the base of the next fold could not be recorded");
+            after.warnings.push(format!("the base of the next fold could not be recorded: {error}"));
         }
-        Ok(saved)
+        Ok(after)
     }
 }

@@ -107,6 +107,8 @@ pub struct FoldNotes {
     pub not_folded: Vec<(PathBuf, &'static str)>,
     /// Refs that keep what somebody wrote to a file while it was being replaced.
     pub saved: Vec<String>,
+    /// What failed after the work had landed, each with the way on.
+    pub warnings: Vec<String>,
     /// Whether the fold changes `isolationOptions.toml`.
     pub options_changed: bool,
     /// How long it took, in milliseconds.
@@ -348,7 +350,8 @@ fn run(
     let staged = ground.stage(&plan, &quarantine, control)?;
     let writing =
         land::Writing { ground: &ground, plan: &plan, quarantine: &quarantine, pointers, index_lock, head_lock };
-    notes.saved = writing.write(staged, &landed, request, &new_entry, control)?;
+    let after = writing.write(staged, &landed, request, &new_entry, control)?;
+    (notes.saved, notes.warnings) = (after.saved, after.warnings);
     Ok(Done { landing, head: Some(landed.head), commits: landed.commits, files })
 }
 

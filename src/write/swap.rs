@@ -297,15 +297,16 @@ impl<'a> Swap<'a> {
     }
 
     /// Makes it last. `late` is handed each swapped-out file whose bytes are no longer those that
-    /// were swapped out: somebody wrote to it through a descriptor opened before.
-    pub(crate) fn keep(mut self, mut late: impl FnMut(&SwappedOut) -> Result<(), GitError>) -> Result<(), GitError> {
+    /// were swapped out: somebody wrote to it through a descriptor opened before. Where that fails, what
+    /// was swapped out stays, and the error says where.
+    pub(crate) fn keep(mut self, mut late: impl FnMut(&SwappedOut) -> Result<(), GitError>) -> Result<(), String> {
         self.finished = true;
-        for out in std::mem::take(&mut self.out) {
-            if raw_id_at(&out.file)? != out.raw {
-                late(&out)?;
-            }
-        }
-        Ok(())
+        let mut check = |out: &SwappedOut| match raw_id_at(&out.file)? {
+            raw if raw == out.raw => Ok(()),
+            _ => late(out),
+        };
+        let failed = std::mem::take(&mut self.out).iter().find_map(|out| check(out).err());
+        failed.map_or(Ok(()), |error| Err(format!("{error}; it is kept in {}", crate::git::show(self.stage.keep()))))
     }
 }
 
