@@ -62,10 +62,12 @@ mod snapshot;
 mod strategy;
 #[doc(hidden)]
 pub mod testing;
+#[doc(hidden)]
+pub mod testing_combine;
 mod write;
 
 pub use branch_name::branch_name_of;
-pub use combine::Conflict;
+pub use combine::{Conflict, MergeEngine};
 pub use control::{Control, Progress, Stage, Stop};
 pub use fold::{FoldNotes, FoldOutcome, FoldRequest, Integration, Landing};
 pub use isolate::remove::RemoveOutcome;

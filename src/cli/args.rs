@@ -80,12 +80,22 @@ pub(crate) struct FoldArgs {
     /// Subject of a merge commit [default: Integration of ID]
     #[arg(long, value_name = "S")]
     pub(crate) merge_subject: Option<String>,
+    /// What merges beyond the trivial: git where there is one (auto), always git, or never git
+    #[arg(long, value_enum, value_name = "ENGINE", default_value = "auto")]
+    pub(crate) merge_engine: EngineArg,
     /// Fold into the branch the Parent is on now, even if it was on another at isolate
     #[arg(long)]
     pub(crate) onto_current: bool,
     /// Say what would happen; write nothing to the Parent
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum EngineArg {
+    Auto,
+    Git,
+    Builtin,
 }
 
 #[derive(Debug, Args)]

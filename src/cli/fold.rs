@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use isofold::{FoldBackend, FoldNotes, FoldOutcome, FoldRequest, Integration, Landing};
+use isofold::{FoldBackend, FoldNotes, FoldOutcome, FoldRequest, Integration, Landing, MergeEngine};
 use serde_json::{Value, json};
 
-use super::args::FoldArgs;
+use super::args::{EngineArg, FoldArgs};
 use super::host::{Face, begin, paths};
 use super::progress::watched;
 use super::{INTERRUPTED, output};
@@ -23,6 +23,11 @@ pub(crate) fn run(args: FoldArgs) -> ExitCode {
         merge_subject: args.merge_subject,
         onto_current: args.onto_current,
         dry_run: args.dry_run,
+        merge_engine: match args.merge_engine {
+            EngineArg::Auto => MergeEngine::Auto,
+            EngineArg::Git => MergeEngine::Git,
+            EngineArg::Builtin => MergeEngine::Builtin,
+        },
     };
     if let Err(why) = job.strategy.integrator().check(&request) {
         return protocol.invalid(&why);

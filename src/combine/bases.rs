@@ -31,7 +31,11 @@ pub(crate) fn of(repo: &Repo, entry: Option<&BaseEntry>, parent: &Head, child: &
         [sole] => Some(repo.tree_of(*sole)?),
         _ => None,
     };
-    Ok(Bases { entry: entry.map(|entry| entry.base), sole })
+    let any = match (sole, best.first()) {
+        (None, Some(first)) => Some(repo.tree_of(*first)?),
+        (sole, _) => sole,
+    };
+    Ok(Bases { entry: entry.map(|entry| entry.base), sole, any })
 }
 
 /// The newest entry of the pair that still counts; `None` means that history alone decides.

@@ -4,15 +4,18 @@
 //! heads and the base entry; a conflict is an outcome, never an error.
 
 pub(crate) mod bases;
+pub(crate) mod builtin;
 mod program;
+mod renames;
+mod report;
 mod trivial;
 
 use serde::Serialize;
 
 use crate::control::Control;
 use crate::git::identity::Identity;
-use crate::git::program::Git;
 use crate::git::quarantine::Quarantine;
+use crate::git::repository::Repo;
 use crate::git::{GitError, Oid};
 
 /// The engine that needs no content.
@@ -25,6 +28,22 @@ pub(crate) struct Bases {
     pub(crate) entry: Option<Oid>,
     /// The tree of the merge base, where there is exactly one.
     pub(crate) sole: Option<Oid>,
+    /// The tree of a merge base, where there is any: for reports.
+    pub(crate) any: Option<Oid>,
+}
+
+/// What merges, beyond the merge that needs no content.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MergeEngine {
+    /// The trivial merge where it stands, else the git program, else (no git 2.38 or newer on PATH)
+    /// as [`MergeEngine::Builtin`].
+    #[default]
+    Auto,
+    /// The git program for everything.
+    Git,
+    /// Never the git program: the trivial merge, else contents by libgit2 where nothing that only git
+    /// knows can matter, else a conflict of the kind `needs git`.
+    Builtin,
 }
 
 /// One side of a merge.
@@ -45,6 +64,27 @@ pub struct Conflict {
     pub kind: String,
     /// What happened, in one sentence.
     pub detail: String,
+    /// What the Parent did to the path since the merge base, as in `modified` or `renamed to X`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours: Option<String>,
+    /// What the Child did to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub theirs: Option<String>,
+}
+
+impl Conflict {
+    pub(crate) fn new(path: impl Into<String>, kind: &str, detail: impl Into<String>) -> Self {
+        Self { path: path.into(), kind: kind.to_owned(), detail: detail.into(), ours: None, theirs: None }
+    }
+
+    /// The path, the kind, and who did what: for a report.
+    pub(crate) fn in_short(&self) -> String {
+        let Self { path, kind, ours, theirs, .. } = self;
+        match (ours, theirs) {
+            (Some(ours), Some(theirs)) => format!("{path} ({kind}: {ours} in the Parent, {theirs} in the Child)"),
+            _ => format!("{path} ({kind})"),
+        }
+    }
 }
 
 /// What became of a merge.
@@ -56,20 +96,43 @@ pub(crate) enum Combined {
 
 /// Merges `theirs` into `ours`. A base entry is a merge base beside those of the history.
 pub(crate) fn combine(
-    git: &Git,
+    repo: &Repo,
     quarantine: &Quarantine,
     bases: &Bases,
     ours: Side,
     theirs: Side,
+    engine: MergeEngine,
     control: &Control,
 ) -> Result<Combined, GitError> {
-    if ours.tree == theirs.tree {
-        return Ok(Combined::Clean { tree: ours.tree, engine: TRIVIAL });
+    let mut combined = merged(repo, quarantine, bases, ours, theirs, engine, control)?;
+    if let Combined::Conflict { conflicts, .. } = &mut combined {
+        report::who_did_what(quarantine, bases.any, ours.tree, theirs.tree, conflicts, control)?;
     }
-    if let Some(base) = bases.sole
-        && let Some(tree) = trivial::merge(quarantine, base, ours.tree, theirs.tree)?
-    {
-        return Ok(Combined::Clean { tree, engine: TRIVIAL });
+    Ok(combined)
+}
+
+fn merged(
+    repo: &Repo,
+    quarantine: &Quarantine,
+    bases: &Bases,
+    ours: Side,
+    theirs: Side,
+    engine: MergeEngine,
+    control: &Control,
+) -> Result<Combined, GitError> {
+    if engine != MergeEngine::Git {
+        if ours.tree == theirs.tree {
+            return Ok(Combined::Clean { tree: ours.tree, engine: TRIVIAL });
+        }
+        if let Some(base) = bases.sole
+            && let Some(tree) = trivial::merge(quarantine, base, ours.tree, theirs.tree)?
+        {
+            return Ok(Combined::Clean { tree, engine: TRIVIAL });
+        }
+    }
+    let builtin = || builtin::merge(repo, quarantine, bases, ours, theirs, control);
+    if engine == MergeEngine::Builtin {
+        return builtin();
     }
     let who = Identity::of_isofold()?;
     let commit = |side: Side| {
@@ -77,8 +140,13 @@ pub(crate) fn combine(
         parents.extend(bases.entry.filter(|base| side.head != Some(*base)));
         quarantine.commit(side.tree, &parents, "side of a merge", &who.author, &who.committer)
     };
-    let (ours, theirs) = (commit(ours)?, commit(theirs)?);
-    let combined = program::merge_tree(&quarantine.enter(git.clone()), ours, theirs, control)?;
-    quarantine.discard(&[ours, theirs])?;
-    Ok(combined)
+    let (one, two) = (commit(ours)?, commit(theirs)?);
+    let combined = program::merge_tree(&quarantine.enter(repo.git()), one, two, control);
+    quarantine.discard(&[one, two])?;
+    match combined {
+        Ok(Some(combined)) => Ok(combined),
+        Ok(None) | Err(GitError::NoProgram { .. }) if engine == MergeEngine::Auto => builtin(),
+        Ok(None) => Err(GitError::Format { what: "a merge: git 2.38 or newer is needed on PATH".to_owned() }),
+        Err(error) => Err(error),
+    }
 }

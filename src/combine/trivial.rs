@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::git::quarantine::Quarantine;
-use crate::git::tree::{Change, Item, MODE_GITLINK, Objects};
+use crate::git::tree::{Change, Item, Objects};
 use crate::git::{GitError, Oid};
 
 /// The merge of two trees with one base, where no path is changed on both sides, none clashes as file
@@ -33,38 +33,38 @@ pub(super) fn merge(quarantine: &Quarantine, base: Oid, ours: Oid, theirs: Oid) 
 }
 
 /// What one side did.
-struct Side<'a> {
-    changed: BTreeMap<&'a [u8], &'a Change>,
+pub(super) struct Side<'a> {
+    pub(super) changed: BTreeMap<&'a [u8], &'a Change>,
     /// Directories that it deleted something from, at any depth.
     thinned: BTreeSet<&'a [u8]>,
-    /// Submodules were touched: their history has a say.
-    submodules: bool,
 }
 
 impl<'a> Side<'a> {
-    fn of(changes: &'a [Change]) -> Self {
-        let gitlink = |item: &Option<Item>| item.is_some_and(|item| item.mode == MODE_GITLINK);
+    pub(super) fn of(changes: &'a [Change]) -> Self {
         let deleted = changes.iter().filter(|change| change.new.is_none());
         Self {
             changed: changes.iter().map(|change| (change.path.as_slice(), change)).collect(),
             thinned: deleted.flat_map(|change| above(&change.path)).collect(),
-            submodules: changes.iter().any(|change| gitlink(&change.old) || gitlink(&change.new)),
         }
     }
 
     /// Whether a change here touches one there: the same path, or a file where the other needs a
     /// directory.
     fn meets(&self, other: &Self) -> bool {
-        self.submodules
-            || self.changed.keys().any(|path| {
-                other.changed.contains_key(path) || above(path).any(|above| other.changed.contains_key(above))
-            })
+        self.changed
+            .keys()
+            .any(|path| other.changed.contains_key(path) || above(path).any(|above| other.changed.contains_key(above)))
     }
 }
 
 /// Whether `one` may have moved a directory that `other` added to: git moves what was added along.
 /// It can only if nothing is left in the directory.
-fn moves_a_directory(quarantine: &Quarantine, base: Oid, one: &Side<'_>, other: &Side<'_>) -> Result<bool, GitError> {
+pub(super) fn moves_a_directory(
+    quarantine: &Quarantine,
+    base: Oid,
+    one: &Side<'_>,
+    other: &Side<'_>,
+) -> Result<bool, GitError> {
     if one.thinned.is_empty() {
         return Ok(false);
     }
@@ -86,7 +86,7 @@ fn moves_a_directory(quarantine: &Quarantine, base: Oid, one: &Side<'_>, other: 
 }
 
 /// The directories above a path, the nearest first.
-fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = path;
     std::iter::from_fn(move || {
         let slash = rest.iter().rposition(|b| *b == b'/')?;

@@ -10,7 +10,7 @@ mod pointers;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::combine::{self, Combined, Conflict, Side, bases};
+use crate::combine::{self, Combined, Conflict, MergeEngine, Side, bases};
 use crate::control::{Control, DEFAULT_LOCK_WAIT, Stage, Stop};
 use crate::files::FilesError;
 use crate::files::fill::to_path;
@@ -45,6 +45,8 @@ pub struct FoldRequest {
     pub onto_current: bool,
     /// Say what would happen and write nothing to the Parent.
     pub dry_run: bool,
+    /// What merges.
+    pub merge_engine: MergeEngine,
 }
 
 impl FoldRequest {
@@ -58,6 +60,7 @@ impl FoldRequest {
             merge_subject: None,
             onto_current: false,
             dry_run: false,
+            merge_engine: MergeEngine::Auto,
         }
     }
 }
@@ -97,7 +100,7 @@ pub struct Integration {
 pub struct FoldNotes {
     /// The base entry that counted; `None`: history alone.
     pub base: Option<String>,
-    /// Which engine merged: `trivial`, `git`.
+    /// Which engine merged: `trivial`, `git`, `libgit2`.
     pub engine: Option<&'static str>,
     /// Untracked Parent paths, and Child paths, that the exclude list kept out.
     pub left_out: Vec<PathBuf>,
@@ -238,7 +241,7 @@ pub(crate) fn fold(
 
 /// One line: the paths and the way on.
 fn conflict_report(request: &FoldRequest, conflicts: &[Conflict]) -> String {
-    let mut named: Vec<String> = conflicts.iter().take(5).map(|c| format!("{} ({})", c.path, c.kind)).collect();
+    let mut named: Vec<String> = conflicts.iter().take(5).map(Conflict::in_short).collect();
     if conflicts.len() > named.len() {
         named.push(format!("and {} more", conflicts.len() - named.len()));
     }
@@ -305,11 +308,12 @@ fn run(
 
     control.progress().enter(Stage::Combining);
     let combined = combine::combine(
-        &repo.git(),
+        &repo,
         &quarantine,
         &bases::of(&repo, entry.as_ref(), &head, &child_head)?,
         Side { tree: ours.tree, head: head.id },
         Side { tree: theirs.tree, head: child_head.id },
+        request.merge_engine,
         control,
     )?;
     let (tree, engine) = match combined {

@@ -150,7 +150,7 @@ impl Plan {
                 "the submodule {path} would point to {short}, but the Parent has no copy of it that could take the commit; run git submodule update --init there, or push the commit, first"
             )
         };
-        self.conflicts.push(Conflict { path, kind: "submodule".to_owned(), detail });
+        self.conflicts.push(Conflict::new(path, "submodule", detail));
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod identity;
 pub(crate) mod index_file;
+pub(crate) mod merge_file;
 pub(crate) mod modules;
 pub(crate) mod nested;
 pub(crate) mod program;

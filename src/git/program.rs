@@ -118,7 +118,13 @@ impl Git {
     ) -> Result<Finished, GitError> {
         control.check()?;
         let args: Vec<OsString> = args.into_iter().map(|a| a.as_ref().to_owned()).collect();
-        let name = args.first().map_or_else(String::new, |a| a.to_string_lossy().into_owned());
+        let mut words = args.iter().map(|a| a.to_string_lossy());
+        let mut name = words.next().unwrap_or_default();
+        // Settings of this one run come first.
+        while name == "-c" {
+            name = words.nth(1).unwrap_or_default();
+        }
+        let name = name.into_owned();
         let mut command = Command::new("git");
         for (key, _) in std::env::vars_os() {
             let text = key.to_string_lossy();

@@ -348,3 +348,29 @@ fn system_decides() -> bool {
     };
     read().unwrap_or(true)
 }
+
+/// Whether a setting or an attribute makes git merge the contents of `paths` in its own way (a merge
+/// driver, `union`, `binary`, renormalizing), or may do so where the library can't see it.
+pub(crate) fn merges_specially<'a>(repo: &Repo, paths: impl IntoIterator<Item = &'a [u8]>) -> Result<bool, GitError> {
+    let unread = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].iter().filter_map(std::env::var_os);
+    if unread.map(PathBuf::from).any(|file| fs::metadata(file).is_ok_and(|meta| meta.is_file())) {
+        return Ok(true);
+    }
+    if repo.config_bool("merge.renormalize", false)? {
+        return Ok(true);
+    }
+    let act = || "cannot read the configuration merge.default".to_owned();
+    match repo.library.config().act(act)?.snapshot().act(act)?.get_entry("merge.default") {
+        Err(error) if error.code() == ErrorCode::NotFound => {}
+        Err(error) => return Err(error).act(act),
+        Ok(_) => return Ok(true),
+    }
+    for path in paths {
+        let path = crate::files::as_path(path);
+        let found = repo.library.get_attr_bytes(path, "merge", git2::AttrCheckFlags::FILE_THEN_INDEX);
+        if found.act(|| format!("cannot read the attributes of {}", show(path)))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

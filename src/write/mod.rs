@@ -42,5 +42,5 @@ impl WriteError {
 }
 
 fn conflict(path: &[u8], kind: &str, detail: impl Into<String>) -> Conflict {
-    Conflict { path: crate::git::show(crate::files::as_path(path)), kind: kind.to_owned(), detail: detail.into() }
+    Conflict::new(crate::git::show(crate::files::as_path(path)), kind, detail)
 }

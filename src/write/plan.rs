@@ -228,7 +228,10 @@ fn in_the_way(by: &[u8], of: &[u8]) -> Conflict {
     } else {
         format!("it stands where {} has to go", crate::git::show(as_path(of)))
     };
-    conflict(by, "file in the way", detail)
+    let mut found = conflict(by, "file in the way", detail);
+    found.ours = Some("not part of the fold".to_owned());
+    found.theirs = Some("added".to_owned());
+    found
 }
 
 fn differs(path: &[u8], flagged: bool) -> Conflict {
