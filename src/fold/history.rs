@@ -1,11 +1,15 @@
 //! Which commits a fold makes: snapshot commits only of what is loose, a fast-forward where only the
 //! Child moved, else one merge; the Parent's loose work never under the Child's subject.
 
+use std::collections::BTreeSet;
+
 use super::{FoldError, FoldRequest, Landing};
+use crate::combine::{self, Bases, Combined, MergeEngine, Side};
 use crate::control::Control;
 use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
+use crate::git::tree::{Item, Objects};
 use crate::git::{GitError, Oid};
 use crate::records::BaseEntry;
 
@@ -34,6 +38,8 @@ enum Root {
     Commit(Oid),
     /// The base entry, which lands as a commit of its own on this one.
     Base { on: Option<Oid> },
+    /// What was loose at isolation and still is, as a commit of its own on the Child's.
+    Before { tree: Oid, on: Oid },
 }
 
 pub(super) struct Planned {
@@ -50,7 +56,7 @@ impl Planned {
 
     /// Who makes the commits and moves the branch. Moving it alone needs nobody's name.
     pub(super) fn who(&self, repo: &Repo, control: &Control) -> Result<Identity, FoldError> {
-        let base_lands = matches!(self.root, Some(Root::Base { .. }));
+        let base_lands = matches!(self.root, Some(Root::Base { .. } | Root::Before { .. }));
         let commits = self.parent_loose || base_lands || self.child_loose || !self.forward;
         match Identity::of_user(repo, control)? {
             Ok(who) => Ok(who),
@@ -71,26 +77,67 @@ pub(super) struct Landed {
 
 impl Graph<'_> {
     /// Decides about commits without making any.
-    pub(super) fn plan(&self) -> Result<Planned, GitError> {
+    pub(super) fn plan(&self, engine: MergeEngine, control: &Control) -> Result<Planned, GitError> {
         let parent_loose = self.parent.tree != self.repo.head_tree(self.parent.head)?;
         let has_parent = parent_loose || self.parent.head.is_some();
         // Without new commits in the Child, its loose work is what came since the base entry.
         let entry = self.entry.filter(|entry| entry.child_head == self.child.head);
         let (root, root_tree) = match entry {
             Some(entry) => (self.root_on(entry)?, entry.tree),
-            None => (self.child.head.map(Root::Commit), self.repo.head_tree(self.child.head)?),
+            None => match (self.before(engine, control)?, self.child.head) {
+                (Some(tree), Some(on)) => (Some(Root::Before { tree, on }), tree),
+                (_, head) => (head.map(Root::Commit), self.repo.head_tree(head)?),
+            },
         };
         let child_loose = self.child.tree != root_tree || root.is_none();
         let contains_parent = match (root, self.parent.head) {
             (Some(Root::Parent), _) => true,
             _ if parent_loose => false,
             (_, None) => true,
-            (Some(Root::Commit(commit)), Some(head)) => self.repo.contains(commit, head)?,
+            (Some(Root::Commit(commit) | Root::Before { on: commit, .. }), Some(head)) => {
+                self.repo.contains(commit, head)?
+            }
             (Some(Root::Base { on: Some(on) }), Some(head)) => self.repo.contains(on, head)?,
             (Some(Root::Base { on: None }) | None, Some(_)) => false,
         };
         let forward = !has_parent || (contains_parent && self.result == self.child.tree);
         Ok(Planned { parent_loose, root, child_loose, forward })
+    }
+
+    /// The Child's HEAD with what was loose already when it was isolated (or folded last) and is loose
+    /// there still: none of it is the Child's new work. `None` where there is no such thing.
+    ///
+    /// Where the Child's commits changed the same lines, theirs stay: what they did to them is the
+    /// Child's own. A path that its commits deleted or turned into something else stays so too.
+    fn before(&self, engine: MergeEngine, control: &Control) -> Result<Option<Oid>, GitError> {
+        let (Some(entry), Some(head)) = (self.entry, self.child.head) else { return Ok(None) };
+        let (then, now) = (self.repo.head_tree(entry.child_head)?, self.repo.tree_of(head)?);
+        if entry.tree == then || self.child.tree == now || self.repo.contains(head, entry.base)? {
+            return Ok(None);
+        }
+        let bases = Bases { entry: None, sole: Some(then), any: Some(then) };
+        let side = |tree| Side { tree, head: entry.child_head };
+        // Without a commit git would see histories that have nothing in common.
+        let engine = if entry.child_head.is_none() { MergeEngine::Builtin } else { engine };
+        let combined =
+            combine::combine(self.repo, self.quarantine, &bases, side(now), side(entry.tree), engine, control)?;
+        let merged = match combined {
+            Combined::Clean { tree, .. } => tree,
+            Combined::Conflict { .. } => combine::builtin::leaning_to_ours(self.quarantine, then, now, entry.tree)?,
+        };
+        // What the Child took back is not there to be told apart.
+        let loose = self.quarantine.changes(now, self.child.tree)?;
+        let loose: BTreeSet<&[u8]> = loose.iter().map(|change| change.path.as_slice()).collect();
+        let held = self.quarantine.changes(now, merged)?;
+        let held: Vec<(&[u8], Option<Item>)> = held
+            .iter()
+            .filter(|change| loose.contains(change.path.as_slice()))
+            .map(|change| (change.path.as_slice(), change.new))
+            .collect();
+        if held.is_empty() {
+            return Ok(None);
+        }
+        self.quarantine.store().open()?.updated_tree(now, &held).map(Some)
     }
 
     fn root_on(&self, entry: &BaseEntry) -> Result<Option<Root>, GitError> {
@@ -136,6 +183,7 @@ impl Graph<'_> {
         let root = match (plan.root, self.entry) {
             (Some(Root::Parent), _) => parent,
             (Some(Root::Commit(existing)), _) => Some(existing),
+            (Some(Root::Before { tree, on }), _) => Some(commit(tree, &[on], &before)?),
             (Some(Root::Base { on }), Some(entry)) => Some(commit(entry.tree, &list(on), &before)?),
             _ => None,
         };

@@ -342,7 +342,7 @@ fn run(
         child: history::Tip { head: child_head.id, tree: theirs.tree },
         result: tree,
     };
-    let planned = graph.plan()?;
+    let planned = graph.plan(request.merge_engine, control)?;
     let who = planned.who(&repo, control)?;
     let Some((index_lock, head_lock)) = locks else {
         return Ok(Done { landing: planned.landing(), files, ..nothing });

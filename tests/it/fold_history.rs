@@ -493,3 +493,133 @@ fn a_dry_run_says_the_same_and_writes_nothing() {
     }
     assert_eq!(tree(&s, &p, "HEAD"), s.git(&p, &["write-tree"]));
 }
+
+/// What the commits below HEAD under `subject` change, all together.
+fn under(s: &Sandbox, directory: &Path, subject: &str) -> String {
+    let mut text = String::new();
+    for line in s.git(directory, &["log", "--no-merges", "--format=%H %s"]).lines() {
+        let (id, said) = line.split_once(' ').expect("two fields");
+        if said == subject {
+            text.push_str(&s.git(directory, &["diff-tree", "-p", "-U0", "--root", "--no-commit-id", id]));
+        }
+    }
+    text
+}
+
+const BEFORE: &str = "Uncommitted work before: Do it";
+
+#[test]
+fn the_parents_loose_work_stays_its_own_under_commits_of_the_child() {
+    let s = Sandbox::new();
+    let p = s.repo("parent");
+    write(&p, "b", lines(&[(3, "dirty")]));
+    write(&p, "mine", "mine\n");
+    let c = s.isolate(&p, "c");
+    write(&c, "a", lines(&[(3, "committed")]));
+    s.git(&c, &["commit", "-qm", "one", "a"]);
+    write(&c, "a", lines(&[(3, "committed"), (15, "loose")]));
+    write(&c, "b", lines(&[(3, "dirty"), (15, "loose")]));
+    let run = s.try_fold(&p, &c, &["--subject", "Do it"]).expect("integrated", 0);
+    assert_eq!(landing(&run), "merge");
+    let side = s.git(&p, &["log", "--format=%s", "HEAD^2", "--not", "HEAD^1"]);
+    assert_eq!(side, format!("Do it\n{BEFORE}\none"));
+    let (childs, parents) = (under(&s, &p, "Do it"), under(&s, &p, BEFORE));
+    assert!(childs.contains("+loose") && !childs.contains("dirty") && !childs.contains("mine"), "{childs}");
+    assert!(parents.contains("+dirty") && parents.contains("+mine") && !parents.contains("loose"), "{parents}");
+    assert_eq!(commits(&run).len(), 4);
+    s.settled(&p, "");
+    // Folding on from there repeats nothing.
+    assert_eq!(s.fold(&p, &c), "nothing");
+    write(&c, "a", lines(&[(3, "committed"), (15, "again")]));
+    let run = s.try_fold(&p, &c, &["--subject", "Again"]).expect("integrated", 0);
+    assert_eq!(commits(&run).len(), if landing(&run) == "merge" { 2 } else { 1 });
+    assert!(!under(&s, &p, "Again").contains("dirty"));
+    s.settled(&p, "");
+}
+
+#[test]
+fn loose_work_that_is_only_the_parents_gets_no_commit_of_the_child() {
+    let s = Sandbox::new();
+    let p = s.repo("parent");
+    write(&p, "b", lines(&[(3, "dirty")]));
+    let c = s.isolate(&p, "c");
+    write(&c, "a", lines(&[(3, "committed")]));
+    s.git(&c, &["commit", "-qm", "one", "a"]);
+    s.try_fold(&p, &c, &["--subject", "Do it"]).expect("integrated", 0);
+    assert_eq!(under(&s, &p, "Do it"), "");
+    assert!(under(&s, &p, BEFORE).contains("+dirty"));
+    s.settled(&p, "");
+}
+
+#[test]
+fn what_the_childs_commits_took_in_or_back_is_its_own() {
+    let s = Sandbox::new();
+    let p = s.repo("parent");
+    write(&p, "a", lines(&[(3, "dirty"), (15, "dirty too")]));
+    write(&p, "b", lines(&[(3, "dirty")]));
+    let c = s.isolate(&p, "c");
+    // The same line committed in another form, the other lines of the file not.
+    let loose = lines(&[(3, "dirty, changed"), (15, "dirty too"), (9, "loose")]);
+    write(&c, "a", lines(&[(3, "dirty, changed")]));
+    s.git(&c, &["commit", "-qm", "one", "a"]);
+    write(&c, "a", &loose);
+    s.git(&c, &["checkout", "-q", "--", "b"]);
+    s.try_fold(&p, &c, &["--subject", "Do it"]).expect("integrated", 0);
+    let (childs, parents) = (under(&s, &p, "Do it"), under(&s, &p, BEFORE));
+    assert!(childs.contains("+loose") && !childs.contains("dirty"), "{childs}");
+    assert!(parents.contains("+dirty too"), "{parents}");
+    assert_eq!(read(&p, "a"), Some(loose));
+    assert_eq!(read(&p, "b"), Some(lines(&[])), "the Child took it back");
+    s.settled(&p, "");
+}
+
+#[test]
+fn an_amended_commit_of_the_child_leaves_the_parents_work_its_own() {
+    let s = Sandbox::new();
+    let p = s.repo("parent");
+    let c = s.isolate(&p, "c");
+    write(&c, "a", lines(&[(3, "one")]));
+    s.commit_all(&c, "one");
+    s.fold(&p, &c);
+    write(&p, "b", lines(&[(3, "dirty")]));
+    let c = s.isolate(&p, "d");
+    s.git(&c, &["commit", "-q", "--amend", "-m", "amended"]);
+    write(&c, "a", lines(&[(3, "one"), (15, "loose")]));
+    s.try_fold(&p, &c, &["--subject", "Do it"]).expect("integrated", 0);
+    let (childs, parents) = (under(&s, &p, "Do it"), under(&s, &p, BEFORE));
+    assert!(childs.contains("+loose") && !childs.contains("dirty"), "{childs}");
+    assert!(parents.contains("+dirty") && !parents.contains("loose"), "{parents}");
+    s.settled(&p, "");
+}
+
+#[test]
+fn ten_folds_with_edits_to_the_same_lines_and_a_dirty_parent() {
+    let s = Sandbox::new();
+    let p = s.repo("parent");
+    write(&p, "a", lines(&[(3, "dirty")]));
+    write(&p, "mine", "mine\n");
+    let c = s.isolate(&p, "c");
+    for round in 0..10 {
+        let text = format!("round {round}");
+        write(&c, "a", lines(&[(3, &text), (15, "kept")]));
+        if round % 3 == 1 {
+            s.commit_all(&c, &text);
+        }
+        // The Parent is dirty all the time, now and then in the same file.
+        write(&p, "mine", format!("mine {round}\n"));
+        if round % 4 == 2 {
+            let known = read(&p, "a").expect("a file").replace("l18\n", &format!("parent {round}\n"));
+            write(&p, "a", known);
+        }
+        let run = s.try_fold(&p, &c, &[]).expect("integrated", 0);
+        assert_ne!(landing(&run), "nothing", "round {round}");
+        let now = read(&p, "a").expect("a file");
+        assert!(now.contains(&text), "round {round}: {now}");
+        s.settled(&p, "");
+        let before = s.state(&p);
+        let again = s.try_fold(&p, &c, &[]).expect("integrated", 0);
+        assert_eq!((landing(&again).as_str(), commits(&again).len()), ("nothing", 0), "round {round}");
+        assert_eq!(s.state(&p), before);
+    }
+    assert!(read(&p, "a").expect("a file").contains("parent 2\n"));
+}
