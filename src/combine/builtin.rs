@@ -15,7 +15,7 @@ use crate::git::{GitError, Oid, merge_file, show};
 const ENGINE: &str = "libgit2";
 
 /// The kind of a conflict that may be none for git.
-const NEEDS_GIT: &str = "needs git";
+pub(crate) const NEEDS_GIT: &str = "needs git";
 
 /// The merge of two trees with one base, or the conflicts.
 pub(super) fn merge(
@@ -126,8 +126,8 @@ fn one(old: Option<Item>, mine: Option<Item>, yours: Option<Item>) -> Path {
     }
     let (Some(mine), Some(yours)) = (mine, yours) else { return Path::Conflict("modify/delete") };
     let Some(old) = old else {
-        let kind = if mine.mode == yours.mode { "add/add" } else { "distinct modes" };
-        return Path::Conflict(kind);
+        let kind = |item: Item| item.mode & 0o170_000;
+        return Path::Conflict(if kind(mine) == kind(yours) { "contents" } else { "distinct modes" });
     };
     let plain = |item: &Item| item.mode == MODE_FILE || item.mode == MODE_EXECUTABLE;
     if ![&old, &mine, &yours].into_iter().all(plain) {
@@ -163,9 +163,10 @@ fn guard(
     }
     for (one, other) in [(sides[0], sides[1]), (sides[1], sides[0])] {
         let changed: BTreeSet<&[u8]> = other.iter().map(|c| c.path.as_slice()).collect();
-        let clashes = |c: &&Change| above(&c.path).any(|above| changed.contains(above));
-        let clashes: Vec<Vec<u8>> = one.iter().filter(clashes).map(|c| c.path.clone()).collect();
+        let clashes: BTreeSet<&[u8]> =
+            one.iter().flat_map(|c| above(&c.path)).filter(|above| changed.contains(above)).collect();
         if !clashes.is_empty() {
+            let clashes = clashes.into_iter().map(<[u8]>::to_vec).collect();
             return Ok(Some((clashes, "one side has a file where the other has a directory")));
         }
     }

@@ -60,7 +60,7 @@ pub struct Conflict {
     /// The path from the root; bytes that are not UTF-8 are replaced.
     pub path: String,
     /// What kind of conflict: git's word for it (`contents`, `modify/delete`, `rename/rename`, …),
-    /// or `file in the way`, `changed meanwhile`, `submodule`.
+    /// or `file in the way`, `changed meanwhile`, `submodule`, `needs git`. docs/protocol.md lists them.
     pub kind: String,
     /// What happened, in one sentence.
     pub detail: String,
@@ -70,11 +70,21 @@ pub struct Conflict {
     /// What the Child did to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub theirs: Option<String>,
+    /// Other paths that git names with it.
+    #[serde(skip)]
+    pub(crate) others: Vec<String>,
 }
 
 impl Conflict {
     pub(crate) fn new(path: impl Into<String>, kind: &str, detail: impl Into<String>) -> Self {
-        Self { path: path.into(), kind: kind.to_owned(), detail: detail.into(), ours: None, theirs: None }
+        Self {
+            path: path.into(),
+            kind: kind.to_owned(),
+            detail: detail.into(),
+            ours: None,
+            theirs: None,
+            others: Vec::new(),
+        }
     }
 
     /// The path, the kind, and who did what: for a report.
@@ -145,7 +155,12 @@ fn merged(
     quarantine.discard(&[one, two])?;
     match combined {
         Ok(Some(combined)) => Ok(combined),
-        Ok(None) | Err(GitError::NoProgram { .. }) if engine == MergeEngine::Auto => builtin(),
+        // A git that is not there, is too old, or fell over an assertion of its own.
+        Ok(None) | Err(GitError::NoProgram { .. } | GitError::Program { code: None, .. })
+            if engine == MergeEngine::Auto =>
+        {
+            builtin()
+        }
         Ok(None) => Err(GitError::Format { what: "a merge: git 2.38 or newer is needed on PATH".to_owned() }),
         Err(error) => Err(error),
     }

@@ -8,6 +8,9 @@ use crate::git::{GitError, Oid, one_line, show};
 
 const ENGINE: &str = "git";
 
+/// The kind of most conflicts.
+const CONTENTS: &str = "contents";
+
 /// Settings of a user that would move files or overlook renames: pinned to git's defaults.
 const PINNED: [&str; 8] = [
     "-c",
@@ -45,8 +48,11 @@ pub(super) fn merge_tree(git: &Git, ours: Oid, theirs: Oid, control: &Control) -
         paths.push(&field[tab + 1..]);
     }
     paths.dedup();
+    // Where git would move a file out of the way it names the place after a commit of ours.
+    let aside = |text: &str| text.replace(&format!("~{ours}"), "").replace(&format!("~{theirs}"), "");
     // Messages: the number of paths, the paths, the type, the text.
     let mut conflicts: Vec<Conflict> = Vec::new();
+    let mut told: Vec<String> = Vec::new();
     while let Some(count) = fields.next().filter(|field| !field.is_empty()) {
         let count: usize =
             std::str::from_utf8(count).ok().and_then(|c| c.trim().parse().ok()).ok_or_else(unreadable)?;
@@ -56,17 +62,21 @@ pub(super) fn merge_tree(git: &Git, ours: Oid, theirs: Oid, control: &Control) -
         // Others than `CONFLICT (…)` and `CONFLICT(…)` only tell what git did.
         let Some(kind) = kind.strip_prefix("CONFLICT") else { continue };
         let kind = kind.trim_start_matches([' ', '(']).trim_end_matches(')');
-        let path = about.first().copied().unwrap_or_default();
         // git knows the sides by the ids of commits that nobody else ever sees.
         let text = one_line(&String::from_utf8_lossy(text));
-        let text = text.replace(&ours, "the Parent").replace(&theirs, "the Child");
-        conflicts.push(Conflict::new(show(as_path(path)), kind, text));
+        let text = text.split("; moving it to ").next().unwrap_or_default();
+        let text = aside(text).replace(&ours, "the Parent").replace(&theirs, "the Child");
+        let about: Vec<String> = about.into_iter().map(|path| aside(&show(as_path(path)))).collect();
+        let mut conflict = Conflict::new(about.first().map_or("", String::as_str), kind, text);
+        conflict.others = about.iter().skip(1).cloned().collect();
+        told.extend(about);
+        conflicts.push(conflict);
     }
     for path in paths {
-        let path = show(as_path(path));
-        if !conflicts.iter().any(|c| c.path == path) {
+        let path = aside(&show(as_path(path)));
+        if !told.contains(&path) {
             let detail = format!("both sides changed {path}");
-            conflicts.push(Conflict::new(path, "contents", detail));
+            conflicts.push(Conflict::new(path, CONTENTS, detail));
         }
     }
     if conflicts.is_empty() {
@@ -74,5 +84,8 @@ pub(super) fn merge_tree(git: &Git, ours: Oid, theirs: Oid, control: &Control) -
     }
     conflicts.sort_by(|a, b| (&a.path, &a.kind).cmp(&(&b.path, &b.kind)));
     conflicts.dedup();
+    // Beside a kind that says more, this one says nothing.
+    let special: Vec<String> = conflicts.iter().filter(|c| c.kind != CONTENTS).map(|c| c.path.clone()).collect();
+    conflicts.retain(|c| c.kind != CONTENTS || !special.contains(&c.path));
     Ok(Some(Combined::Conflict { conflicts, engine: ENGINE }))
 }

@@ -22,8 +22,8 @@ pub(super) fn who_did_what(
     let (mine, yours) = (quarantine.changes(base, ours)?, quarantine.changes(base, theirs)?);
     let (mine, yours) = (Deeds::of(quarantine, &mine, control)?, Deeds::of(quarantine, &yours, control)?);
     for conflict in conflicts {
-        conflict.ours = Some(mine.to(&conflict.path));
-        conflict.theirs = Some(yours.to(&conflict.path));
+        conflict.ours = Some(mine.said(conflict, &yours));
+        conflict.theirs = Some(yours.said(conflict, &mine));
     }
     Ok(())
 }
@@ -53,26 +53,49 @@ impl<'a> Deeds<'a> {
         Ok(Self { changed: by_name, renamed_to, renamed_from })
     }
 
-    fn to(&self, path: &str) -> String {
+    /// What the side did to a conflict's path, or to the file that has another name here.
+    fn said(&self, conflict: &Conflict, other: &Self) -> String {
+        if let Some(deed) = self.to(&conflict.path) {
+            return deed;
+        }
+        let names = || other.renamed_from.get(&conflict.path).into_iter().chain(&conflict.others);
+        for name in names() {
+            if let Some(deed) = self.to(name) {
+                return format!("{deed} (as {name})");
+            }
+        }
+        // A directory that the file would have moved along with.
+        for name in names() {
+            let Some((directory, _)) = name.rsplit_once('/') else { continue };
+            let below = format!("{directory}/");
+            if let Some((from, to)) = self.renamed_to.iter().find(|(from, _)| from.starts_with(&below)) {
+                return format!("renamed {from} to {to}");
+            }
+        }
+        "unchanged".to_owned()
+    }
+
+    fn to(&self, path: &str) -> Option<String> {
         let below = format!("{path}/");
-        let directory = self.changed.range(below.clone()..).next().filter(|(p, _)| p.starts_with(&below));
-        let added_below = directory.is_some_and(|(_, change)| change.new.is_some());
+        let inside: Vec<&Change> =
+            self.changed.range(below.clone()..).take_while(|(p, _)| p.starts_with(&below)).map(|(_, c)| *c).collect();
         if let Some(to) = self.renamed_to.get(path) {
-            return format!("renamed to {to}");
+            return Some(format!("renamed to {to}"));
         }
         if let Some(from) = self.renamed_from.get(path) {
-            return format!("renamed from {from}");
+            return Some(format!("renamed from {from}"));
         }
-        let Some(change) = self.changed.get(path) else {
-            return if directory.is_some() { "changed below it" } else { "unchanged" }.to_owned();
+        let deed = match self.changed.get(path).map(|change| (change.old, change.new)) {
+            None if inside.is_empty() => return None,
+            None if inside.iter().all(|change| change.old.is_none()) => "added files below it",
+            None if inside.iter().all(|change| change.new.is_none()) => "deleted files below it",
+            None => "changed files below it",
+            Some((_, None)) if inside.iter().any(|change| change.new.is_some()) => "replaced by a directory",
+            Some((_, None)) => "deleted",
+            Some((None, Some(_))) => "added",
+            Some((Some(old), Some(new))) => turned(old, new),
         };
-        match (change.old, change.new) {
-            (_, None) if added_below => "replaced by a directory",
-            (_, None) => "deleted",
-            (None, Some(_)) => "added",
-            (Some(old), Some(new)) => turned(old, new),
-        }
-        .to_owned()
+        Some(deed.to_owned())
     }
 }
 

@@ -245,8 +245,10 @@ fn conflict_report(request: &FoldRequest, conflicts: &[Conflict]) -> String {
     if conflicts.len() > named.len() {
         named.push(format!("and {} more", conflicts.len() - named.len()));
     }
+    let needs_git = conflicts.iter().any(|c| c.kind == combine::builtin::NEEDS_GIT);
+    let git = if needs_git { " With a git 2.38 or newer on PATH it may fold as it is." } else { "" };
     format!(
-        "{} can't be folded: {}; nothing was changed. Bring the Parent's work into the Child with isofold update, settle it there, and fold again.",
+        "{} can't be folded: {}; nothing was changed.{git} Bring the Parent's work into the Child with isofold update, settle it there, and fold again.",
         request.id,
         named.join(", ")
     )

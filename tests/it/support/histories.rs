@@ -187,12 +187,14 @@ pub(crate) fn empty_repo(s: &Sandbox, name: &str) -> PathBuf {
     repo
 }
 
-/// What git's own merge of two commits says: the tree, or that it conflicts.
+/// What git's own merge of two commits says: the tree, or that it conflicts. On some histories git 2.47
+/// stops at an assertion of its own; whatever is clean then is taken for wrong.
 pub(crate) fn oracle(s: &Sandbox, repo: &Path, ours: &str, theirs: &str) -> Option<String> {
     let (code, text) = s.try_git(repo, &["merge-tree", "--write-tree", ours, theirs]);
     match code {
         0 => Some(text),
         1 => None,
+        _ if text.contains("Assertion") => None,
         _ => panic!("git merge-tree: {text}"),
     }
 }
