@@ -263,3 +263,31 @@ fn random_histories_are_never_merged_wrongly() {
     let (clean, asked) = counts.values().fold((0, 0), |(c, a), count| (c + count.git_clean, a + count.asked));
     assert!(clean * 10 > asked && (asked - clean) * 10 > asked, "{clean} of {asked} clean");
 }
+
+#[test]
+#[ignore = "needs ISOFOLD_MERGES, a repository that fixtures/real-merges.sh made"]
+fn real_merges_are_never_merged_wrongly() {
+    let repo = std::path::PathBuf::from(std::env::var_os("ISOFOLD_MERGES").expect("ISOFOLD_MERGES"));
+    let s = Sandbox::new();
+    let refs = s.git(&repo, &["for-each-ref", "--format=%(refname) %(objectname)", "refs/pairs"]);
+    let refs: BTreeMap<&str, &str> = refs.lines().filter_map(|line| line.split_once(' ')).collect();
+    let (mut counts, mut failures): (BTreeMap<String, Count>, _) = (BTreeMap::new(), Vec::new());
+    for (name, ours) in refs.iter().filter(|(name, _)| name.ends_with("/ours")) {
+        let theirs = refs[name.replace("/ours", "/theirs").as_str()];
+        let git = oracle(&s, &repo, ours, theirs);
+        for engine in [MergeEngine::Auto, MergeEngine::Builtin] {
+            let merge = by(&repo, ours, theirs, engine);
+            let count = counts.entry(format!("{engine:?}")).or_default();
+            count.asked += 1;
+            count.git_clean += usize::from(git.is_some());
+            *count.by.entry(merge.engine).or_default() += 1;
+            count.needless += usize::from(git.is_some() && merge.result.is_err());
+            if let Some(problem) = wrong(git.as_deref(), &merge) {
+                failures.push(format!("{name}, {engine:?} by {}: {problem}", merge.engine));
+            }
+        }
+    }
+    println!("{counts:#?}");
+    assert!(failures.is_empty(), "{failures:#?}");
+    assert!(counts.values().all(|count| count.asked > 100), "too few merges");
+}
