@@ -128,16 +128,16 @@ impl Graph<'_> {
         // What the Child took back is not there to be told apart.
         let loose = self.quarantine.changes(now, self.child.tree)?;
         let loose: BTreeSet<&[u8]> = loose.iter().map(|change| change.path.as_slice()).collect();
-        let held = self.quarantine.changes(now, merged)?;
-        let held: Vec<(&[u8], Option<Item>)> = held
+        let carried = self.quarantine.changes(now, merged)?;
+        let carried: Vec<(&[u8], Option<Item>)> = carried
             .iter()
             .filter(|change| loose.contains(change.path.as_slice()))
             .map(|change| (change.path.as_slice(), change.new))
             .collect();
-        if held.is_empty() {
+        if carried.is_empty() {
             return Ok(None);
         }
-        self.quarantine.store().open()?.updated_tree(now, &held).map(Some)
+        self.quarantine.store().open()?.updated_tree(now, &carried).map(Some)
     }
 
     fn root_on(&self, entry: &BaseEntry) -> Result<Option<Root>, GitError> {

@@ -5,8 +5,10 @@ use isofold::MergeEngine;
 use crate::support::histories::{by, empty_repo, import, parse};
 use crate::support::{Sandbox, lines, write};
 
+type Case = (&'static str, &'static str, &'static str, &'static [&'static str], &'static [&'static str]);
+
 /// Base, ours, theirs, and what git's merge and the built-in one say: `PATH: KIND: OURS / THEIRS`.
-const CASES: &[(&str, &str, &str, &[&str], &[&str])] = &[
+const CASES: &[Case] = &[
     (
         "new a; new b",
         "ed a 3 X",

@@ -174,7 +174,8 @@ pub(crate) fn import(s: &Sandbox, repo: &Path, commits: &[Commit]) -> Vec<String
     let mut ids = vec![String::new(); commits.len()];
     for line in text.lines() {
         let (mark, id) = line[1..].split_once(' ').expect("a mark");
-        ids[mark.parse::<usize>().expect("a number") - 1] = id.to_owned();
+        let at = mark.parse::<usize>().expect("a number") - 1;
+        id.clone_into(&mut ids[at]);
     }
     ids
 }
