@@ -912,3 +912,26 @@ fn a_directory_that_became_a_file_merges_beside_other_work() {
         assert_eq!(s.git(&p, &["status", "--porcelain"]), "");
     }
 }
+
+#[test]
+fn an_edit_between_the_plan_and_the_swap_is_kept() {
+    let s = Sandbox::new();
+    let p = s.repo("parent");
+    write(&p, ".gitattributes", "*.x filter=race\n");
+    write(&p, "one.x", "one\n");
+    write(&p, "two", "two\n");
+    s.commit_all(&p, "filtered");
+    let c = s.isolate(&p, "c");
+    write(&c, "one.x", "from the Child\n");
+    write(&c, "two", "from the Child\n");
+    // A smudge filter runs while the new files are staged: after the plan looked, before the swap.
+    let edit = format!("sh -c 'cat; echo late >>{}'", p.join("two").display());
+    s.git(&p, &["config", "filter.race.smudge", &edit]);
+    let head = s.git(&p, &["rev-parse", "HEAD"]);
+    let run = s.try_fold(&p, &c, &[]).expect("conflict", 1);
+    assert_eq!(run.last()["conflicts"][0]["path"], "two");
+    assert_eq!(run.last()["conflicts"][0]["kind"], "changed meanwhile");
+    assert_eq!(read(&p, "two").as_deref(), Some("two\nlate\n"));
+    assert_eq!(read(&p, "one.x").as_deref(), Some("one\n"));
+    assert_eq!(s.git(&p, &["rev-parse", "HEAD"]), head);
+}
