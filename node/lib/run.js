@@ -1,0 +1,2 @@
+export async function runIsolator() {}
+export async function runIntegrator() {}
