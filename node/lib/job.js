@@ -2,6 +2,7 @@
 
 import { binary, BinaryError } from './binary.js';
 import { referenceInForce } from './env.js';
+import { valueOf } from './invocation.js';
 import { runBinary } from './process.js';
 import { scratch } from './scratch.js';
 
@@ -29,7 +30,7 @@ export async function perform(command, args, { stopped = () => undefined, onLine
       all.push(`--options=${files.json('options', options)}`);
     }
     const reference = referenceInForce();
-    if (reference !== undefined && CLOCK_REPORTS[command] !== undefined) {
+    if (reference !== undefined && command !== 'remove' && valueOf(more, 'reference') === undefined) {
       all.push(`--reference=${files.json('reference', reference)}`);
     }
     let last;
@@ -66,7 +67,8 @@ function result(path, last, ended) {
   return { detail: `isofold ended ${how} and without a result${words ? `: ${words}` : ''}` };
 }
 
-function parsed(line) {
+/** A line as JSON; `undefined` for anything else. */
+export function parsed(line) {
   try {
     return JSON.parse(line);
   } catch {
