@@ -151,7 +151,7 @@ export interface GitReference {
   readonly summary: string;
   /** The branch. */
   readonly target: string;
-  /** What stands at a path; works offline. Throws where the binary can't be run. */
+  /** What stands at a path; works offline. What can't be told is a mismatch that says why. */
   inspect(path: string): Inspection;
   /** Makes a single-branch clone at a path; a clone that fails leaves nothing. Never rejects. */
   materialize(path: string): Promise<{ readonly ok: true } | { readonly ok: false; readonly reason: string }>;

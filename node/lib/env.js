@@ -2,6 +2,8 @@
 
 let current = Object.freeze({});
 let reference;
+/** Variables that hold a token: nobody but the binary inherits them. */
+const tokens = new Set();
 
 /** A copy of the environment in force; `{}` where there is none. */
 export function runEnv() {
@@ -31,6 +33,9 @@ export function install(env, parsed) {
   }
   current = Object.freeze({ ...env });
   reference = parsed;
+  if (parsed?.credentialEnv !== undefined) {
+    tokens.add(parsed.credentialEnv);
+  }
 }
 
 /** The reference whose environment is in force; `undefined` where a host set its own, or none. */
@@ -38,7 +43,13 @@ export function referenceInForce() {
   return reference;
 }
 
-/** What a program that we start gets. */
+/** What the binary gets. */
 export function childEnv() {
   return { ...process.env, ...current };
+}
+
+/** What a command of the host's gets: never a token. */
+export function commandEnv() {
+  const kept = Object.entries(process.env).filter(([name]) => !tokens.has(name));
+  return Object.fromEntries(kept);
 }

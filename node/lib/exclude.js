@@ -1,6 +1,8 @@
 // Exclude patterns: only `*` and `**` are special; a pattern without `/` matches the last segment of a
 // path at any depth, one with `/` the whole path from the root.
 
+import { isBlank } from './text.js';
+
 export const DEFAULT_EXCLUDES = Object.freeze(['.env', '.env.*']);
 
 /** Whether a pattern matches `path` itself; what lies below a match is not looked at. */
@@ -11,7 +13,7 @@ export function isExcluded(path, patterns) {
   const plain = path.replace(/\/+$/, '');
   const name = plain.slice(plain.lastIndexOf('/') + 1);
   return patterns.some((pattern) => {
-    if (typeof pattern !== 'string' || pattern.trim() === '' || refusal(pattern) !== undefined) {
+    if (typeof pattern !== 'string' || isBlank(pattern) || refusal(pattern) !== undefined) {
       return false;
     }
     // `x/` means a directory; whoever asks about one path knows whether it is one.

@@ -4,7 +4,7 @@
 import { lstatSync, realpathSync, statSync } from 'node:fs';
 import { dirname, isAbsolute, join, normalize } from 'node:path';
 
-import { plain } from './options.js';
+import { plain } from './text.js';
 
 /** Flags that take a value, and those that do not, of the part that every backend can serve. */
 const FLAGS = {

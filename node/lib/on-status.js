@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process';
 
-import { childEnv } from './env.js';
+import { commandEnv } from './env.js';
 import { POLL_MS } from './process.js';
 
 /** How long a command may take; then its process group is killed. */
@@ -16,7 +16,7 @@ export function tellCommand(argv, { id, label, phase, cwd, interrupted }) {
     let child;
     try {
       // Its output must not mix with the lines on stdout.
-      child = spawn(program, args, { cwd, env: childEnv(), detached: true, stdio: ['ignore', 2, 2] });
+      child = spawn(program, args, { cwd, env: commandEnv(), detached: true, stdio: ['ignore', 2, 2] });
     } catch {
       settle();
       return;

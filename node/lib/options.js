@@ -1,6 +1,7 @@
 // isolationOptions, read strictly; the words are those of the binary.
 
 import { refusal } from './exclude.js';
+import { isBlank, plain } from './text.js';
 
 /** `{ok: true, options}` with a copy that nobody else can change, or `{ok: false, reason}`. */
 export function readOptions(raw) {
@@ -16,7 +17,7 @@ export function readOptions(raw) {
     return { ok: true, options: {} };
   }
   const exclude = raw.exclude;
-  const good = (item) => typeof item === 'string' && item.trim() !== '';
+  const good = (item) => typeof item === 'string' && !isBlank(item);
   // `every` skips the holes of a sparse list.
   if (!Array.isArray(exclude) || !Array.from(exclude).every(good)) {
     return { ok: false, reason: 'isolationOptions "exclude" must be a list of non-empty path patterns.' };
@@ -29,9 +30,4 @@ export function readOptions(raw) {
     }
   }
   return { ok: true, options: Object.freeze({ exclude: Object.freeze([...exclude]) }) };
-}
-
-/** Text for a message of one line: control characters as `?`. */
-export function plain(text) {
-  return text.replace(/\p{Cc}/gu, '?');
 }

@@ -1,62 +1,99 @@
 // `{remote, branch, credentialEnv?, author?: {name, email}}`, read strictly; the words are those of the
-// binary. A token in a URL is never repeated.
+// binary. No message repeats what may be a secret.
+
+import { mayHaveAToken, readRemote } from './reference-remote.js';
+import { isBlank, oneLine } from './text.js';
 
 const KEYS = ['remote', 'branch', 'credentialEnv', 'author'];
-const AUTHOR_KEYS = ['name', 'email'];
 
-/** `{ok: true, reference}` with a copy that nobody else can change, or `{ok: false, reason}`. */
+/**
+ * `{ok: true, reference, site}`, a copy that nobody else can change and `scheme://host[:port]` of a
+ * remote that is asked by http; or `{ok: false, reason}`.
+ */
 export function readReference(raw) {
-  const reason = fault(raw);
-  if (reason !== undefined) {
-    return { ok: false, reason };
+  try {
+    return { ok: true, ...read(raw) };
+  } catch (error) {
+    if (error instanceof Refused) {
+      return { ok: false, reason: error.message };
+    }
+    throw error;
   }
-  const reference = { remote: raw.remote, branch: raw.branch };
-  if (raw.credentialEnv !== undefined) {
-    reference.credentialEnv = raw.credentialEnv;
-  }
-  if (raw.author !== undefined) {
-    reference.author = Object.freeze({ name: raw.author.name, email: raw.author.email });
-  }
-  return { ok: true, reference: Object.freeze(reference) };
 }
 
-function fault(raw) {
+class Refused extends Error {}
+
+function refuse(reason) {
+  throw new Refused(reason);
+}
+
+function read(raw) {
   if (!isTable(raw)) {
-    return 'a git reference must be an object';
+    refuse('a git reference is a table with remote, branch, credentialEnv, author');
   }
   const unknown = Object.keys(raw).find((key) => !KEYS.includes(key));
   if (unknown !== undefined) {
-    return `unknown key "${unknown}" — a git reference has remote, branch, credentialEnv, author`;
+    refuse(`unknown key "${oneLine(unknown)}" — a git reference has remote, branch, credentialEnv, author`);
   }
-  for (const key of ['remote', 'branch']) {
-    if (raw[key] === undefined) {
-      return `missing "${key}" — a git reference has remote, branch`;
+  const missing = ['remote', 'branch'].find((key) => raw[key] === undefined);
+  if (missing !== undefined) {
+    refuse(`missing "${missing}" — a git reference has remote, branch`);
+  }
+  const reference = { remote: text(raw.remote, 'remote'), branch: text(raw.branch, 'branch') };
+  if (raw.credentialEnv !== undefined) {
+    reference.credentialEnv = text(raw.credentialEnv, 'credentialEnv');
+  }
+  if (raw.author !== undefined) {
+    reference.author = Object.freeze(readAuthor(raw.author));
+  }
+  if (!isBranchName(reference.branch)) {
+    refuse(`"branch" can't be the name of a branch: ${oneLine(reference.branch)}`);
+  }
+  const { web, reason } = readRemote(reference.remote);
+  if (reason !== undefined) {
+    refuse(reason);
+  }
+  if (reference.credentialEnv !== undefined) {
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(reference.credentialEnv)) {
+      refuse('"credentialEnv" must be the name of an environment variable: letters, digits and _, no digit first');
+    }
+    if (!mayHaveAToken(web)) {
+      const why = 'anybody on the way could read the token; use https://';
+      refuse(`"credentialEnv" is refused for http://${web.authority}: ${why}`);
     }
   }
-  for (const key of ['remote', 'branch', 'credentialEnv']) {
-    if (raw[key] !== undefined && !isText(raw[key])) {
-      return `"${key}" must be a non-empty string`;
-    }
-  }
-  return authorFault(raw.author);
+  const site = web === undefined ? undefined : `${web.scheme}://${web.authority}`;
+  return { reference: Object.freeze(reference), site };
 }
 
-function authorFault(author) {
-  if (author === undefined) {
-    return undefined;
+function readAuthor(author) {
+  if (!isTable(author) || Object.keys(author).some((key) => key !== 'name' && key !== 'email')) {
+    refuse('"author" must be { name, email }');
   }
-  const keys = isTable(author) ? Object.keys(author) : [];
-  if (keys.length !== AUTHOR_KEYS.length || !AUTHOR_KEYS.every((key) => keys.includes(key))) {
-    return '"author" must be { name, email }';
+  return { name: text(author.name, 'author.name'), email: text(author.email, 'author.email') };
+}
+
+function text(value, key) {
+  if (typeof value !== 'string' || isBlank(value)) {
+    refuse(`"${key}" must be a non-empty string`);
   }
-  const blank = AUTHOR_KEYS.find((key) => !isText(author[key]));
-  return blank === undefined ? undefined : `"author.${blank}" must be a non-empty string`;
+  if (/\p{Cc}/u.test(value)) {
+    refuse(`"${key}" must not hold control characters`);
+  }
+  return value;
 }
 
 function isTable(value) {
   return value !== null && typeof value === 'object' && !Array.isArray(value);
 }
 
-function isText(value) {
-  return typeof value === 'string' && value.trim() !== '';
+/** Git's rules for the name of a branch. */
+function isBranchName(name) {
+  const parts = name.split('/');
+  return (
+    !name.startsWith('-') &&
+    name !== 'HEAD' &&
+    !/[\0- ~^:?*[\\\x7f]|\.\.|@\{|\.$/.test(name) &&
+    parts.every((part) => part !== '' && !part.startsWith('.') && !part.endsWith('.lock'))
+  );
 }

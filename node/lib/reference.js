@@ -4,8 +4,12 @@ import { spawn, spawnSync } from 'node:child_process';
 
 import { binary, binarySync } from './binary.js';
 import { childEnv, install } from './env.js';
+import { parsed } from './job.js';
 import { referenceEnv } from './reference-env.js';
 import { readReference } from './reference-read.js';
+
+/** What no message or answer comes near. */
+const MOST_OUTPUT = 16 * 1024 * 1024;
 
 export const gitReference = Object.freeze({ parse });
 
@@ -14,8 +18,8 @@ function parse(raw) {
   if (!read.ok) {
     return read;
   }
-  const { reference } = read;
-  const env = Object.freeze(referenceEnv(reference, process.env));
+  const { reference, site } = read;
+  const env = Object.freeze(referenceEnv(reference, site, process.env));
   install(env, reference);
   return Object.freeze({
     ok: true,
@@ -27,68 +31,66 @@ function parse(raw) {
   });
 }
 
-function args(command, path) {
-  return ['reference', command, '--reference', '-', `--copy=${path}`, '--json'];
+function argumentsFor(action, path) {
+  if (typeof path !== 'string' || path === '' || path.includes('\0')) {
+    throw new TypeError('the path of a copy is a non-empty string');
+  }
+  return ['reference', action, '--reference=-', `--copy=${path}`, '--json'];
 }
 
-/** What stands at `path`: exactly `{kind}` or `{kind, reason}`. Throws where the binary can't say. */
+/** What stands at `path`: exactly `{kind}` or `{kind, reason}`; what can't be told is a mismatch. */
 function inspect(reference, path) {
-  const input = JSON.stringify(reference);
-  const ended = spawnSync(binarySync(), args('inspect', path), { env: childEnv(), input, encoding: 'utf8' });
-  if (ended.error !== undefined) {
-    throw new Error(`isofold can't be run: ${ended.error.message}`);
+  let ended;
+  try {
+    const options = { env: childEnv(), input: JSON.stringify(reference), encoding: 'utf8', maxBuffer: MOST_OUTPUT };
+    ended = spawnSync(binarySync(), argumentsFor('inspect', path), options);
+  } catch (error) {
+    return { kind: 'mismatch', reason: error.message };
   }
-  const said = lastLine(ended.stdout);
-  switch (said?.kind) {
-    case 'missing':
-    case 'matches':
-      return { kind: said.kind };
-    case 'mismatch':
-      return { kind: said.kind, reason: said.reason };
-    default:
-      throw new Error(words(ended.stderr) || `isofold reference inspect ended with exit code ${ended.status}`);
+  const said = lastOf(ended.stdout ?? '');
+  if (said?.kind === 'missing' || said?.kind === 'matches') {
+    return { kind: said.kind };
   }
+  const why = ended.error?.message ?? `isofold reference inspect ended ${ending(ended.status, ended.signal)}`;
+  return { kind: 'mismatch', reason: said?.reason ?? why };
 }
 
-/** Clones. `{ok: true}` or `{ok: false, reason}`; never rejects. */
+/** Makes a copy of the line. `{ok: true}` or `{ok: false, reason}`; never rejects. */
 async function materialize(reference, path) {
-  let program;
   try {
-    program = await binary();
+    const args = argumentsFor('materialize', path);
+    const ended = await fed(await binary(), args, JSON.stringify(reference));
+    const said = lastOf(ended.stdout);
+    if (ended.code === 0 && said?.kind === 'materialized') {
+      return { ok: true };
+    }
+    const why = `isofold reference materialize ended ${ending(ended.code, ended.signal)}`;
+    return { ok: false, reason: said?.reason ?? why };
   } catch (error) {
     return { ok: false, reason: error.message };
   }
-  return new Promise((settle) => {
-    const child = spawn(program, args('materialize', path), { env: childEnv(), stdio: ['pipe', 'ignore', 'pipe'] });
-    let stderr = '';
-    child.stderr.setEncoding('utf8').on('data', (text) => {
-      stderr += text;
+}
+
+/** Runs a program with `input` on its stdin. Rejects where it can't be started. */
+function fed(program, args, input) {
+  return new Promise((settle, fail) => {
+    const child = spawn(program, args, { env: childEnv(), stdio: ['pipe', 'pipe', 'ignore'] });
+    let stdout = '';
+    child.stdout.setEncoding('utf8').on('data', (text) => {
+      stdout += text;
     });
-    child.on('error', (error) => settle({ ok: false, reason: `isofold can't be run: ${error.message}` }));
-    child.on('close', (code, signal) => {
-      if (code === 0) {
-        settle({ ok: true });
-        return;
-      }
-      const how = signal === null ? `with exit code ${code}` : `by ${signal}`;
-      settle({ ok: false, reason: words(stderr) || `isofold reference materialize ended ${how}` });
-    });
-    // A binary that ends without reading has said why.
+    child.on('error', fail);
+    child.on('close', (code, signal) => settle({ code, signal, stdout }));
+    // A program that ends without reading has said why.
     child.stdin.on('error', () => {});
-    child.stdin.end(JSON.stringify(reference));
+    child.stdin.end(input);
   });
 }
 
-function lastLine(text) {
-  try {
-    return JSON.parse(text.trim().split('\n').pop());
-  } catch {
-    return undefined;
-  }
+function lastOf(stdout) {
+  return parsed(stdout.trim().split('\n').pop());
 }
 
-/** The message of an error on stderr. */
-function words(stderr) {
-  const line = stderr.split('\n').find((each) => each.startsWith('error: '));
-  return line === undefined ? stderr.trim() : line.slice('error: '.length);
+function ending(code, signal) {
+  return signal === null ? `with exit code ${code}` : `by ${signal}`;
 }
