@@ -14,8 +14,7 @@ const HANDSHAKE = ['--version', '--json'];
 /** A version is printed at once, or never. */
 const HANDSHAKE_LIMIT_MS = 10_000;
 const PACKAGE = fileURLToPath(new URL('..', import.meta.url));
-/** Beside the package: in it, or where cargo builds it in a checkout. */
-const BESIDE = ['bin/isofold', 'isofold', '../target/release/isofold'];
+const BESIDE = ['bin/isofold', 'isofold'];
 
 /** Why no binary can be used; the message says what to do. */
 export class BinaryError extends Error {

@@ -140,7 +140,7 @@ function placesFault(command, { parent, child }) {
     }
     place = realpathSync(child);
   } else {
-    if (lstatSync(child, { throwIfNoEntry: false }) !== undefined) {
+    if (isThere(child)) {
       return `the Child ${plain(child)} exists already; name a path that does not`;
     }
     place = futurePlace(child);
@@ -173,12 +173,22 @@ function directoryFault(what, path) {
   }
 }
 
+/** Whether there is anything, be it a link that leads nowhere. */
+function isThere(path) {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    // Below what is no directory, or may not be looked into.
+    return false;
+  }
+}
+
 /** Where a path that does not exist yet will be; `undefined` below what is no directory. */
 function futurePlace(path) {
   const names = [];
   let at = normalize(path).replace(/(.)\/$/, '$1');
   try {
-    while (lstatSync(at, { throwIfNoEntry: false }) === undefined) {
+    while (!isThere(at)) {
       names.unshift(at.slice(at.lastIndexOf('/') + 1));
       at = dirname(at);
     }
