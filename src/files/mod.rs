@@ -20,6 +20,8 @@ pub(crate) enum FilesError {
     Io { act: &'static str, path: PathBuf, source: std::io::Error },
     #[error("{} can't be read: permission denied; make it readable, or exclude it in isolationOptions.toml", crate::git::show(.0))]
     Unreadable(PathBuf),
+    #[error("{} is still written to by {by}; end that, then remove again", crate::git::show(place))]
+    Written { place: PathBuf, by: String },
     #[error(transparent)]
     Stopped(#[from] Stop),
 }

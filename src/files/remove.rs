@@ -2,25 +2,120 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{FilesError, as_path};
 
+/// How often a directory that fills up again while it is being emptied is tried.
+const TRIES: u32 = 3;
+const BETWEEN_TRIES: Duration = Duration::from_millis(30);
+
 /// Removes `directory` and all below it; one that is gone already is fine.
 pub(crate) fn remove_tree(directory: &Path) -> Result<(), FilesError> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(directory);
-            match fs::remove_dir_all(directory) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(FilesError::io("cannot remove", directory)(error))
-                }
-                _ => Ok(()),
+    let mut opened = false;
+    let mut tries = 0;
+    loop {
+        match fs::remove_dir_all(directory) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !exists(directory) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !opened => {
+                open_up(directory);
+                opened = true;
             }
+            // Something was put there, or taken away, behind us.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound)
+                    && tries < TRIES =>
+            {
+                tries += 1;
+                std::thread::sleep(BETWEEN_TRIES);
+            }
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                return Err(FilesError::Written { place: directory.to_owned(), by: at_work_in(directory) });
+            }
+            Err(error) => return Err(FilesError::io("cannot remove", directory)(error)),
         }
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FilesError::io("cannot remove", directory)(error)),
-        _ => Ok(()),
+    }
+}
+
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Removes a work tree's directory, `.git` last: until then it says what it is, and a removal that was
+/// cut off can be resumed.
+pub(crate) fn remove_worktree(directory: &Path) -> Result<(), FilesError> {
+    empty_worktree(directory)?;
+    remove_tree(directory)
+}
+
+/// Everything but `.git`.
+pub(crate) fn empty_worktree(directory: &Path) -> Result<(), FilesError> {
+    open_directory(directory);
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(FilesError::io("cannot read", directory)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(FilesError::io("cannot read", directory))?;
+        let path = entry.path();
+        if entry.file_name() == ".git" {
+            continue;
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_tree(&path)?;
+            continue;
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(FilesError::io("cannot remove", &path)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Files and links below `directory`, other than its own `.git`, that were written after `since`
+/// (seconds and nanoseconds), relative to it.
+pub(crate) fn newer_than(directory: &Path, since: (i64, i64)) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in walkdir::WalkDir::new(directory).min_depth(1).into_iter().filter_map(Result::ok) {
+        let Ok(meta) = entry.metadata() else { continue };
+        let inside = entry.path().strip_prefix(directory).unwrap_or(entry.path());
+        if meta.is_dir() || inside == Path::new(".git") {
+            continue;
+        }
+        let changed = (meta.ctime(), meta.ctime_nsec());
+        // Taking one of several names away is a change of the file, too.
+        if (meta.mtime(), meta.mtime_nsec()) > since || (meta.nlink() == 1 && changed > since) {
+            found.push(inside.to_owned());
+        }
+    }
+    found
+}
+
+/// Processes whose working directory is at or below `directory` or that have a file open there, as far
+/// as the system tells.
+fn at_work_in(directory: &Path) -> String {
+    let inside = |link: PathBuf| fs::read_link(link).is_ok_and(|at| at.starts_with(directory));
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = process.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let place = process.path();
+        let files = || fs::read_dir(place.join("fd")).into_iter().flatten().flatten();
+        if pid != std::process::id() && (inside(place.join("cwd")) || files().any(|file| inside(file.path()))) {
+            let name = fs::read_to_string(place.join("comm")).unwrap_or_default();
+            found.push(format!("{pid} {}", crate::git::one_line(&name)));
+        }
+    }
+    match found.as_slice() {
+        [] => "a process".to_owned(),
+        [one] => format!("process {one}"),
+        all => format!("processes {}", all.join(", ")),
     }
 }
 

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use git2::{ObjectType, Oid, Repository, Signature};
 
@@ -16,9 +17,16 @@ use super::repository::Repo;
 use super::tree::Item;
 use super::{Act, GitError};
 use crate::control::Control;
+use crate::files::lock::{Hold, Lock, lock};
+use crate::owner::Owner;
+
+/// What the names of quarantines start with; the tag of their owner follows.
+pub(crate) const OBJECTS: &str = "isofold-objects-";
 
 pub(crate) struct Quarantine {
     directory: Option<tempfile::TempDir>,
+    /// Tells a process that can't see this one's that it lives.
+    _held: Option<Lock>,
     root: PathBuf,
     real: PathBuf,
     repository: Repository,
@@ -187,7 +195,7 @@ impl Quarantine {
     pub(crate) fn new(repo: &Repo) -> Result<Self, GitError> {
         let common = repo.common_dir();
         let directory = tempfile::Builder::new()
-            .prefix("isofold-objects-")
+            .prefix(&format!("{OBJECTS}{}-", Owner::this().tag()))
             .tempdir_in(common)
             .map_err(GitError::io("cannot write to", common))?;
         let root = directory.path().to_owned();
@@ -203,7 +211,8 @@ impl Quarantine {
         make().map_err(GitError::io("cannot write to", &root))?;
         let repository = Repository::open_bare(&root).act(|| "cannot open the object quarantine".to_owned())?;
         let real = common.join("objects");
-        Ok(Self { directory: Some(directory), root, real, repository })
+        let held = lock(&root, Hold::Exclusive, Some(Duration::ZERO), &Control::new()).unwrap_or_default();
+        Ok(Self { directory: Some(directory), _held: held, root, real, repository })
     }
 
     /// The library's view: everything of the real store and of the quarantine.

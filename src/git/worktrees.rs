@@ -6,9 +6,11 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::repository::Repo;
 use super::{GitError, show};
+use crate::owner::Owner;
 
 /// A registered linked worktree.
 #[derive(Debug, Clone)]
@@ -127,48 +129,98 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) lock_reason: &'a str,
 }
 
+/// What the names of entries on their way into the registry, or out of it, start with; the tag of the
+/// process at work follows. They lie in the common git directory.
+pub(crate) const UNDER_WAY: &str = "isofold-entry-";
+
+/// A directory's name that says who works on it and that nobody else uses.
+fn under_way(common: &Path) -> PathBuf {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    common.join(format!("{UNDER_WAY}{}-{number}", Owner::this().tag()))
+}
+
 /// Writes a new entry, locked, under a name nobody has; returns its administrative directory. The
-/// Child's directory and its `.git` are the caller's to make.
-pub(crate) fn register(common: &Path, new: &NewEntry<'_>) -> Result<PathBuf, GitError> {
+/// entry appears with all that `more` writes into it: there is no moment at which a kill leaves one
+/// that nobody knows. The Child's directory and its `.git` are the caller's to make.
+pub(crate) fn register<E: From<GitError>>(
+    common: &Path,
+    new: &NewEntry<'_>,
+    more: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<PathBuf, E> {
     let root = common.join("worktrees");
     fs::create_dir_all(&root).map_err(GitError::io("cannot write to", &root))?;
-    let base = sanitized(new.child.file_name().unwrap_or(OsStr::new("child")));
+    let staged = under_way(common);
+    fs::create_dir(&staged).map_err(GitError::io("cannot make", &staged))?;
+    let line = |text: &[u8]| [text, b"\n"].concat();
+    let git_file = new.child.join(".git");
+    let written = fs::write(staged.join("locked"), line(new.lock_reason.as_bytes()))
+        .and_then(|()| fs::write(staged.join("gitdir"), line(git_file.as_os_str().as_bytes())))
+        .and_then(|()| fs::write(staged.join("commondir"), b"../..\n"))
+        .and_then(|()| fs::write(staged.join("HEAD"), line(new.head.as_bytes())));
+    let entered = written
+        .map_err(|error| E::from(GitError::io("cannot write to", &staged)(error)))
+        .and_then(|()| more(&staged))
+        .and_then(|()| Ok(enter(&staged, &root, new.child)?));
+    if entered.is_err() {
+        fs::remove_dir_all(&staged).map_err(GitError::io("cannot remove", &staged))?;
+    }
+    entered
+}
+
+/// Moves a written entry into the registry under a name that is free.
+fn enter(staged: &Path, root: &Path, child: &Path) -> Result<PathBuf, GitError> {
+    let base = sanitized(child.file_name().unwrap_or(OsStr::new("child")));
     let mut admin = root.join(&base);
     let mut number = 1;
     loop {
-        match fs::create_dir(&admin) {
-            Ok(()) => break,
+        match rename_to_free(staged, &admin) {
+            Ok(()) => return Ok(admin),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let mut name = base.clone();
                 name.push(number.to_string());
                 admin = root.join(name);
                 number += 1;
             }
+            // Whoever takes the last entry out takes the empty registry along.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && staged.is_dir() && number < 1000 => {
+                number += 1;
+                fs::create_dir_all(root).map_err(GitError::io("cannot write to", root))?;
+            }
             Err(error) => return Err(GitError::io("cannot make", &admin)(error)),
         }
     }
-    let line = |text: &[u8]| [text, b"\n"].concat();
-    let git_file = new.child.join(".git");
-    let written = fs::write(admin.join("locked"), line(new.lock_reason.as_bytes()))
-        .and_then(|()| fs::write(admin.join("gitdir"), line(git_file.as_os_str().as_bytes())))
-        .and_then(|()| fs::write(admin.join("commondir"), b"../..\n"))
-        .and_then(|()| fs::write(admin.join("HEAD"), line(new.head.as_bytes())));
-    if let Err(error) = written {
-        let error = GitError::io("cannot write to", &admin)(error);
-        unregister(common, &admin)?;
-        return Err(error);
-    }
-    Ok(admin)
 }
 
-/// Removes one entry, and the registry's directory once it is empty.
+/// Renames a directory to a name that nothing has, not even an empty directory.
+fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            // Without such a rename: the name is taken first, what says that it is locked comes first.
+            fs::create_dir(to)?;
+            for name in ["locked", "isofold.toml", "gitdir", "commondir", "HEAD"] {
+                match fs::rename(from.join(name), to.join(name)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            fs::remove_dir(from)
+        }
+        other => other.map_err(io::Error::from),
+    }
+}
+
+/// Removes one entry, and the registry's directory once it is empty. The entry vanishes as a whole.
 pub(crate) fn unregister(common: &Path, admin: &Path) -> Result<(), GitError> {
     let inside = admin.parent() == Some(&common.join("worktrees"));
     if !inside {
         return Err(GitError::Format { what: format!("{} as a worktree's administrative directory", show(admin)) });
     }
-    match fs::remove_dir_all(admin) {
-        Ok(()) => {}
+    let going = under_way(common);
+    match fs::rename(admin, &going) {
+        Ok(()) => fs::remove_dir_all(&going).map_err(GitError::io("cannot remove", &going))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(GitError::io("cannot remove", admin)(error)),
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::undo::Undo;
-use super::{IsolateError, rescue, stale};
+use super::{IsolateError, recover, rescue};
 use crate::control::Control;
 use crate::git::repository::{Head, Repo};
 use crate::git::worktrees::{Registered, registered, unregister, uses_of};
@@ -22,7 +22,7 @@ pub(super) fn replaceable(repo: &Repo, branch: Option<&str>, child: &Path) -> Re
         if !replaceable {
             continue;
         }
-        let dead = stale::is_dead(&entry.admin, &entry.directory);
+        let dead = recover::is_dead(&entry.admin);
         if let Some(reason) = entry.locked.as_ref().filter(|_| !dead) {
             let reason = if reason.is_empty() { "no reason given".to_owned() } else { reason.clone() };
             return Err(IsolateError::Locked { place: entry.directory, reason });

@@ -4,20 +4,21 @@
 
 mod base;
 mod branch;
+pub(crate) mod recover;
 pub(crate) mod remove;
 mod rescue;
 mod select;
-mod stale;
 mod submodules;
 mod undo;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::control::{Control, Stage, Stop};
 use crate::files::fill::{self, Filled};
-use crate::files::lock::{Hold, lock};
+use crate::files::lock::{Hold, Lock, lock};
 use crate::files::{FilesError, as_path};
 use crate::git::index_file::{IndexFile, IndexStat};
 use crate::git::repository::{Head, OpenError, Repo};
@@ -25,7 +26,8 @@ use crate::git::worktrees::{self, NewEntry};
 use crate::git::{GitError, show};
 use crate::invocation::{self, Places};
 use crate::options::IsolationOptions;
-use crate::records::{ChildRecord, Omitted, Owner, State};
+use crate::owner::Owner;
+use crate::records::{BaseEntry, ChildRecord, Made, Omitted, State};
 use crate::snapshot::SnapshotError;
 
 use undo::Undo;
@@ -166,8 +168,8 @@ pub(crate) fn check(
     if !request.detach && request.id.as_deref().unwrap_or_default().is_empty() {
         return Err("--id is missing or empty".to_owned());
     }
-    if request.child.is_absolute() {
-        stale::clear(&request.child);
+    if request.child.is_absolute() && request.child.symlink_metadata().is_ok() {
+        recover::clear(&request.parent, &request.child);
     }
     let places = invocation::for_isolate(&request.parent, &request.child)?;
     Repo::not_a_subdirectory(&places.parent)?;
@@ -206,6 +208,7 @@ fn run(
     let patience = (!control.has_clock()).then_some(crate::control::DEFAULT_LOCK_WAIT);
     let _parent = lock(repo.git_dir(), Hold::Shared, patience, control)?
         .ok_or_else(|| IsolateError::Busy(places.parent.clone()))?;
+    recover::recover_children(&repo, control)?;
     let head = repo.head()?;
     let index = IndexFile::read(&repo.place().index_path())?;
     let unmerged = index.unmerged();
@@ -218,33 +221,35 @@ fn run(
         _ => None,
     };
     let mut undo = Undo::new(&repo);
-    let (admin, old_tip, going) = {
+    let mut record = ChildRecord {
+        state: State::Making,
+        id: request.id.clone(),
+        parent: places.parent.clone(),
+        child: places.child.clone(),
+        parent_branch: head.branch.clone(),
+        branch: branch.clone(),
+        exclude: options.excludes().patterns().to_vec(),
+        omitted: Vec::new(),
+        owner: Owner::this(),
+        made: Made::default(),
+    };
+    let (entry, old_tip, going) = {
         let registry = registry_lock(&repo, &mut undo, control)?;
         let going = branch::replaceable(&repo, branch.as_deref(), &places.child)?;
         let old_tip = branch::check(&repo, branch.as_deref(), &head, &going)?;
-        let record = ChildRecord {
-            state: State::Making,
-            id: request.id.clone(),
-            parent: places.parent.clone(),
-            child: places.child.clone(),
-            parent_branch: head.branch.clone(),
-            branch: branch.clone(),
-            exclude: options.excludes().patterns().to_vec(),
-            omitted: Vec::new(),
-            owner: Owner::this(),
-        };
-        let admin = register(&repo, &record, &head, &mut undo)?;
+        let entry = register(&repo, &mut record, &head, &mut undo)?;
         drop(registry);
-        (admin, old_tip, going)
+        (entry, old_tip, going)
     };
+    let admin = &entry.admin;
     let select = select::Selection::new(&repo, &index, head.id, options.excludes(), &places.child)?;
     control.progress().enter(Stage::Filling);
     let filled = fill::fill(&places.parent, &places.child, &select, LARGEST_IN_BASE, control)?;
     drop(select);
     control.check().map_err(GitError::from)?;
     control.progress().enter(Stage::Snapshot);
-    carry_settings(&repo, &admin)?;
-    submodules::give_modules(&repo, &places.child, &admin, &filled.git_files, control)?;
+    carry_settings(&repo, admin)?;
+    submodules::give_modules(&repo, &places.child, admin, &filled.git_files, control)?;
     let stats = warm_stats(&index, &filled);
     let child_index = admin.join("index");
     let has_index = repo.place().index_path().exists();
@@ -259,6 +264,11 @@ fn run(
         fs::write(&child_index, index.with_stats(&stats)).map_err(GitError::io("cannot write", &child_index))?;
     }
     control.check().map_err(GitError::from)?;
+    // What a kill from here on leaves is in the record before it is made.
+    let base_name = BaseEntry::fresh_name();
+    record.made.base = Some(base_name.clone());
+    record.made.branch = head.id.filter(|to| branch.is_some() && old_tip != Some(*to)).map(|to| (old_tip, to));
+    record.write(admin)?;
     let mut saved = Vec::new();
     if let (Some(branch), Some(to)) = (&branch, head.id) {
         if let Some(old) = old_tip.filter(|old| *old != to)
@@ -273,21 +283,21 @@ fn run(
     }
     // Only now: an isolation that could not have the branch leaves no objects either.
     base.quarantine.release()?;
-    let record = base.entry(places, &head, branch.as_deref());
-    let recorded = record.record(&repo)?;
-    undo.base(recorded.clone());
-    let mut ready = ChildRecord::read(&admin)?
-        .ok_or_else(|| GitError::Format { what: format!("the record in {}", show(&admin)) })?;
-    ready.state = State::Ready;
-    ready.omitted = base.snapshot.omitted.iter().filter_map(|path| Omitted::now(&places.child, path)).collect();
-    ready.write(&admin)?;
+    let base_entry = base.entry(places, &head, branch.as_deref());
+    undo.base(base_name.clone());
+    base_entry.record_as(&repo, &base_name)?;
     saved.extend(branch::replace(&repo, &going, &places.child, &mut undo, control)?);
     saved.sort();
     let locked = admin.join("locked");
     fs::remove_file(&locked).map_err(GitError::io("cannot remove", &locked))?;
+    // From this moment on the Child is there: until then the next command takes it for incomplete.
+    record.state = State::Ready;
+    record.made = Made::default();
+    record.omitted = base.snapshot.omitted.iter().filter_map(|path| Omitted::now(&places.child, path)).collect();
+    record.write(admin)?;
     undo.disarm();
     // Entries of a Child that was here before; the newest counts, so leaving one does no harm.
-    if let Err(error) = crate::records::forget_bases_of(&repo, &places.child, Some(&recorded)) {
+    if let Err(error) = crate::records::forget_bases_of(&repo, &places.child, Some(&base_name)) {
         tracing::warn!(%error, "an old base entry could not be removed");
     }
     let paths = |list: Vec<Vec<u8>>| list.iter().map(|p| fill::to_path(p)).collect();
@@ -295,7 +305,7 @@ fn run(
         child: request.child.clone(),
         branch: branch.map(|b| b.trim_start_matches("refs/heads/").to_owned()),
         head: head.id.map(|id| id.to_string()),
-        base: record.base.to_string(),
+        base: base_entry.base.to_string(),
         files: filled.files,
         links: filled.links,
         directories: filled.directories,
@@ -312,60 +322,77 @@ fn run(
     })
 }
 
-/// One isolation at a time looks at the registry and writes its entry.
-fn registry_lock(
-    repo: &Repo,
-    undo: &mut Undo<'_>,
-    control: &Control,
-) -> Result<crate::files::lock::Lock, IsolateError> {
+/// One isolation at a time looks at the registry and writes its entry. The lock is on a directory that
+/// never goes away, as the registry does with its last entry.
+fn registry_lock(repo: &Repo, undo: &mut Undo<'_>, control: &Control) -> Result<Lock, IsolateError> {
+    let objects = repo.common_dir().join("objects");
+    let held = lock(&objects, Hold::Exclusive, None, control)?;
+    let held = held.ok_or_else(|| IsolateError::Busy(repo.common_dir().to_owned()))?;
     let registry = repo.common_dir().join("worktrees");
-    loop {
-        if !registry.is_dir() {
-            fs::create_dir_all(&registry).map_err(GitError::io("cannot make", &registry))?;
-            undo.registry();
-        }
-        let held = lock(&registry, Hold::Exclusive, None, control);
-        match held {
-            Ok(Some(held)) if registry.is_dir() => return Ok(held),
-            // Another isolation removed the empty directory meanwhile.
-            Ok(_) => {}
-            Err(FilesError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
+    if !registry.is_dir() {
+        fs::create_dir_all(&registry).map_err(GitError::io("cannot make", &registry))?;
+        undo.registry();
     }
+    Ok(held)
 }
 
-/// Makes the Child's directory, its registry entry and its record.
-fn register(repo: &Repo, record: &ChildRecord, head: &Head, undo: &mut Undo<'_>) -> Result<PathBuf, IsolateError> {
-    let child = &record.child;
-    let mut missing = Vec::new();
-    let mut above = child.parent();
-    while let Some(directory) = above.filter(|d| !d.exists()) {
-        missing.push(directory.to_owned());
-        above = directory.parent();
-    }
-    for directory in missing.into_iter().rev() {
-        fs::create_dir(&directory).map_err(FilesError::io("cannot make", &directory))?;
-        undo.ancestor(directory);
-    }
-    fs::create_dir(child).map_err(FilesError::io("cannot make", child))?;
-    undo.child(child.clone());
+/// The Child's entry in the registry, held as long as the Child is being made.
+struct Entry {
+    admin: PathBuf,
+    /// Tells a process that can't see this one's that it lives.
+    _held: Lock,
+}
+
+/// Makes the Child's registry entry with its record, then its directory.
+fn register(repo: &Repo, record: &mut ChildRecord, head: &Head, undo: &mut Undo<'_>) -> Result<Entry, IsolateError> {
+    let child = record.child.clone();
+    record.made.ancestors = missing_above(&child);
     let head = match (&record.branch, head.id) {
         (Some(branch), _) => format!("ref: {branch}"),
         (None, Some(id)) => id.to_string(),
         (None, None) => return Err(IsolateError::DetachedUnborn),
     };
     let lock_reason = format!("isofold {} is making this worktree", record.owner.pid);
-    let entry = NewEntry { child, head: &head, lock_reason: &lock_reason };
-    let admin = worktrees::register(repo.common_dir(), &entry)?;
+    let entry = NewEntry { child: &child, head: &head, lock_reason: &lock_reason };
+    let mut held = None;
+    let admin = worktrees::register(repo.common_dir(), &entry, |staged| -> Result<(), IsolateError> {
+        held = lock(staged, Hold::Exclusive, Some(Duration::ZERO), &Control::new())?;
+        Ok(record.write(staged)?)
+    })?;
     undo.admin(admin.clone());
-    record.write(&admin)?;
+    let held = held.ok_or_else(|| IsolateError::Busy(admin.clone()))?;
+    // Another isolation that fails takes directories above away that are empty.
+    let mut tries = 0;
+    loop {
+        for directory in missing_above(&child) {
+            match fs::create_dir(&directory) {
+                Ok(()) => undo.ancestor(directory),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == ErrorKind::NotFound && tries < 100 => break,
+                Err(error) => return Err(FilesError::io("cannot make", &directory)(error).into()),
+            }
+        }
+        match fs::create_dir(&child) {
+            Ok(()) => break,
+            Err(error) if error.kind() == ErrorKind::NotFound && tries < 100 => tries += 1,
+            Err(error) => return Err(FilesError::io("cannot make", &child)(error).into()),
+        }
+    }
+    undo.child(child.clone());
     let git_file = child.join(".git");
     let mut text = b"gitdir: ".to_vec();
     text.extend_from_slice(admin.as_os_str().as_encoded_bytes());
     text.push(b'\n');
     fs::write(&git_file, text).map_err(FilesError::io("cannot write", &git_file))?;
-    Ok(admin)
+    Ok(Entry { admin, _held: held })
+}
+
+/// The directories above `path` that do not exist, outer ones first.
+fn missing_above(path: &Path) -> Vec<PathBuf> {
+    let mut missing: Vec<PathBuf> =
+        path.ancestors().skip(1).take_while(|directory| !directory.exists()).map(Path::to_owned).collect();
+    missing.reverse();
+    missing
 }
 
 /// Stat data of the copies that are proven to be what the index says.

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::IsolateError;
+use super::recover::{self, Recovered};
 use super::rescue::{self, Held};
 use crate::control::{Control, Stage, Stop};
 use crate::files::as_path;
 use crate::files::lock::{Hold, lock};
-use crate::files::remove::{mounted_below, open_directory, open_files, remove_tree};
+use crate::files::remove::{empty_worktree, mounted_below, newer_than, open_files, remove_tree};
 use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
@@ -16,7 +17,8 @@ use crate::git::tree::Objects;
 use crate::git::worktrees::{self, admin_of_git_file, registered};
 use crate::git::{GitError, Oid, show};
 use crate::invocation;
-use crate::records::{BaseEntry, ChildRecord, Omitted, State, forget_bases_of};
+use crate::owner::Owner;
+use crate::records::{BaseEntry, ChildRecord, Made, Omitted, State, forget_bases_of};
 use crate::snapshot::{Rules, Setting, snapshot};
 
 /// What became of a removal.
@@ -106,9 +108,17 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
         ));
     }
     let record = ChildRecord::read(&admin)?;
-    if let Some(reason) =
-        entry.and_then(|e| e.locked).filter(|_| record.as_ref().is_none_or(|r| r.state == State::Ready))
-    {
+    if record.as_ref().is_some_and(|r| r.state == State::Making) {
+        // Nobody was ever told that it is there; what a dead isolation left goes, a live one's stays.
+        let parent = record.as_ref().map(|r| r.parent.clone()).unwrap_or_default();
+        return match recover::recover_entry(&Repo::open(&parent)?, &admin)? {
+            Some(Recovered::Left(why)) => refuse(why),
+            Some(_) => Ok(Vec::new()),
+            None => refuse(format!("{} is still being made by another isofold", show(child))),
+        };
+    }
+    let removing = |record: &ChildRecord| record.state == State::Removing;
+    if let Some(reason) = entry.and_then(|e| e.locked).filter(|_| !record.as_ref().is_some_and(removing)) {
         return refuse(format!("{} is locked ({reason}); git worktree unlock it first", show(child)));
     }
     if let Some(place) = mounted_below(&real) {
@@ -118,62 +128,62 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
             show(&place)
         ));
     }
-    let resuming = record.as_ref().is_some_and(|r| r.state == State::Removing);
     let repo = Repo::open(&real)?;
     let patience = (!control.has_clock()).then_some(crate::control::DEFAULT_LOCK_WAIT);
     let _lock = lock(&admin, Hold::Exclusive, patience, control)?.ok_or_else(|| IsolateError::Busy(real.clone()))?;
+    // Whoever held it may have removed it all.
+    if !admin.is_dir() {
+        return Ok(Vec::new());
+    }
+    let record = ChildRecord::read(&admin)?;
+    let newer = match &record {
+        Some(record) if removing(record) => {
+            Some(ChildRecord::written(&admin).map_or_else(Vec::new, |since| newer_than(&real, since)))
+        }
+        _ => None,
+    };
+    if let Some(path) = newer.as_ref().and_then(|newer| newer.first()).filter(|_| !force) {
+        return refuse(format!(
+            "{} was being removed, but {} was written there since; remove with --force, which saves it first",
+            show(child),
+            show(path)
+        ));
+    }
     let mut saved = Vec::new();
-    if !resuming {
+    if newer.as_ref().is_none_or(|newer| !newer.is_empty()) {
         control.progress().enter(Stage::Snapshot);
         if force {
             open_files(&real);
         }
         saved = settle(&repo, &real, record.as_ref(), force, control)?;
-        let mut record = record.unwrap_or_else(|| ChildRecord {
-            state: State::Removing,
-            id: None,
-            parent: PathBuf::new(),
-            child: real.clone(),
-            parent_branch: None,
-            branch: None,
-            exclude: Vec::new(),
-            omitted: Vec::new(),
-            owner: crate::records::Owner::this(),
-        });
-        record.state = State::Removing;
-        record.write(&admin)?;
     }
+    let mut record = record.unwrap_or_else(|| ChildRecord {
+        state: State::Removing,
+        id: None,
+        parent: PathBuf::new(),
+        child: real.clone(),
+        parent_branch: None,
+        branch: None,
+        exclude: Vec::new(),
+        omitted: Vec::new(),
+        owner: Owner::this(),
+        made: Made::default(),
+    });
+    record.state = State::Removing;
+    record.owner = Owner::this();
+    record.write(&admin)?;
     control.check().map_err(GitError::from)?;
     control.progress().enter(Stage::Removing);
-    take_away(&real)?;
+    empty_worktree(&real)?;
     forget_bases_of(&repo, &real, None)?;
-    worktrees::unregister(&common, &admin)?;
     remove_tree(&real)?;
+    worktrees::unregister(&common, &admin)?;
     Ok(saved)
 }
 
 /// Whether nothing but `.git` is left in a directory.
 fn only_git_file(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|mut entries| entries.all(|e| e.is_ok_and(|e| e.file_name() == ".git")))
-}
-
-/// Everything but `.git`: until the last moment the directory says what it is, and a removal that was
-/// cut off can be resumed.
-fn take_away(child: &Path) -> Result<(), IsolateError> {
-    open_directory(child);
-    for entry in fs::read_dir(child).map_err(GitError::io("cannot read", child))? {
-        let entry = entry.map_err(GitError::io("cannot read", child))?;
-        let path = entry.path();
-        if entry.file_name() == ".git" {
-            continue;
-        }
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_tree(&path)?;
-        } else {
-            fs::remove_file(&path).map_err(GitError::io("cannot remove", &path))?;
-        }
-    }
-    Ok(())
 }
 
 /// Proves that nothing loose is there or, with force, saves it; commits that only this worktree

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::files::remove::remove_tree;
+use crate::files::remove::remove_worktree;
 use crate::git::repository::Repo;
 use crate::git::{Oid, worktrees};
 use crate::records;
@@ -73,7 +73,7 @@ impl Drop for Undo<'_> {
                     std::fs::remove_dir(self.repo.common_dir().join("worktrees")).err().map(|_| String::new())
                 }
                 Made::Ancestor(path) => std::fs::remove_dir(&path).err().map(|e| format!("{}: {e}", path.display())),
-                Made::Child(path) => remove_tree(&path).err().map(|e| e.to_string()),
+                Made::Child(path) => remove_worktree(&path).err().map(|e| e.to_string()),
                 Made::Admin(path) => worktrees::unregister(self.repo.common_dir(), &path).err().map(|e| e.to_string()),
                 Made::Branch { name, before } => self.repo.restore_branch(&name, before).err().map(|e| e.to_string()),
                 Made::Saved(name) => self.repo.remove_ref(&name).err().map(|e| e.to_string()),

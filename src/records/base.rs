@@ -51,14 +51,30 @@ struct Stored {
     untracked: Vec<String>,
 }
 
+/// Where the base entries of a repository are.
+pub(crate) fn bases_directory(common: &Path) -> PathBuf {
+    common.join("isofold").join("bases")
+}
+
 fn directory(repo: &Repo) -> PathBuf {
-    repo.common_dir().join("isofold").join("bases")
+    bases_directory(repo.common_dir())
 }
 
 impl BaseEntry {
-    /// Writes the entry, its ref first; returns the name both share.
+    /// Writes the entry under a fresh name, its ref first; returns the name both share.
     pub(crate) fn record(&self, repo: &Repo) -> Result<String, GitError> {
-        let name = random_name();
+        let name = Self::fresh_name();
+        self.record_as(repo, &name)?;
+        Ok(name)
+    }
+
+    /// A name that no other entry has.
+    pub(crate) fn fresh_name() -> String {
+        random_name()
+    }
+
+    /// Writes the entry, its ref first; both get this name.
+    pub(crate) fn record_as(&self, repo: &Repo, name: &str) -> Result<(), GitError> {
         repo.set_hidden_ref(&format!("{BASES}{name}"), self.base)?;
         let text = |id: Oid| id.to_string();
         let stored = Stored {
@@ -76,10 +92,10 @@ impl BaseEntry {
             .map_err(|e| GitError::Format { what: format!("a base entry ({e})") })
             .and_then(|text| write_atomic(&directory(repo).join(format!("{name}.toml")), &text));
         if let Err(error) = written {
-            forget(repo, &name)?;
+            forget(repo, name)?;
             return Err(error);
         }
-        Ok(name)
+        Ok(())
     }
 
     /// The entries of a pair of directories, newest first.
@@ -146,7 +162,7 @@ pub(crate) fn forget(repo: &Repo, name: &str) -> Result<(), GitError> {
     Ok(())
 }
 
-fn all(repo: &Repo) -> Result<Vec<(String, BaseEntry)>, GitError> {
+pub(crate) fn all(repo: &Repo) -> Result<Vec<(String, BaseEntry)>, GitError> {
     let directory = directory(repo);
     let entries = match std::fs::read_dir(&directory) {
         Ok(entries) => entries,

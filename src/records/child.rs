@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Owner, VERSION, decode_path, encode_path, path_text, read, text_path, write_atomic};
-use crate::git::GitError;
+use super::{VERSION, decode_path, encode_path, oid, path_text, read, text_path, write_atomic};
+use crate::git::{GitError, Oid};
+use crate::owner::Owner;
 
 const FILE: &str = "isofold.toml";
 
@@ -38,6 +39,19 @@ pub(crate) struct ChildRecord {
     /// Untracked files that are not in the base.
     pub(crate) omitted: Vec<Omitted>,
     pub(crate) owner: Owner,
+    /// What has to be taken back if the maker dies.
+    pub(crate) made: Made,
+}
+
+/// What an isolation makes beside the Child and its registry entry, written down before it does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// Directories above the Child, outer ones first.
+    pub(crate) ancestors: Vec<PathBuf>,
+    /// Where the branch comes from (nowhere: it is new) and goes to.
+    pub(crate) branch: Option<(Option<Oid>, Oid)>,
+    /// The name of the base entry.
+    pub(crate) base: Option<String>,
 }
 
 /// An untracked file that is not in the base, as it was filled in.
@@ -82,13 +96,57 @@ struct Stored {
     owner: Owner,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     omitted: Vec<StoredOmitted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made: Option<StoredMade>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredMade {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ancestors: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<String>,
+}
+
+impl StoredMade {
+    fn of(made: &Made) -> Option<Self> {
+        let text = |id: Oid| id.to_string();
+        (*made != Made::default()).then(|| Self {
+            ancestors: made.ancestors.iter().map(|path| path_text(path)).collect(),
+            branch_from: made.branch.and_then(|(from, _)| from).map(text),
+            branch_to: made.branch.map(|(_, to)| text(to)),
+            base: made.base.clone(),
+        })
+    }
+
+    fn read(self) -> Result<Made, GitError> {
+        let id = |text: Option<String>| text.as_deref().map(oid).transpose();
+        let from = id(self.branch_from)?;
+        Ok(Made {
+            ancestors: self.ancestors.iter().map(|path| text_path(path)).collect(),
+            branch: id(self.branch_to)?.map(|to| (from, to)),
+            base: self.base,
+        })
+    }
 }
 
 impl ChildRecord {
+    /// When the record was last written.
+    pub(crate) fn written(admin: &Path) -> Option<(i64, i64)> {
+        let meta = std::fs::metadata(admin.join(FILE)).ok()?;
+        Some((meta.mtime(), meta.mtime_nsec()))
+    }
+
     /// The record in an administrative directory, none in one that isolate did not make.
     pub(crate) fn read(admin: &Path) -> Result<Option<Self>, GitError> {
         let stored: Option<Stored> = read(&admin.join(FILE))?;
-        Ok(stored.map(|s| Self {
+        let Some(s) = stored else { return Ok(None) };
+        Ok(Some(Self {
             state: s.state,
             id: s.id,
             parent: text_path(&s.parent),
@@ -102,6 +160,7 @@ impl ChildRecord {
                 .map(|o| Omitted { path: decode_path(&o.path), size: o.size, modified: (o.seconds, o.nanoseconds) })
                 .collect(),
             owner: s.owner,
+            made: s.made.map(StoredMade::read).transpose()?.unwrap_or_default(),
         }))
     }
 
@@ -127,6 +186,7 @@ impl ChildRecord {
                     nanoseconds: o.modified.1,
                 })
                 .collect(),
+            made: StoredMade::of(&self.made),
         };
         let text = toml::to_string(&stored).map_err(|e| GitError::Format { what: format!("a record ({e})") })?;
         write_atomic(&admin.join(FILE), &text)

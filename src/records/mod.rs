@@ -3,18 +3,20 @@
 
 mod base;
 mod child;
-mod owner;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-pub(crate) use base::{BaseEntry, forget, forget_bases_of, forget_oldest};
-pub(crate) use child::{ChildRecord, Omitted, State};
-pub(crate) use owner::Owner;
+pub(crate) use base::{BaseEntry, bases_directory, forget, forget_bases_of, forget_oldest};
+pub(crate) use child::{ChildRecord, Made, Omitted, State};
 
 use crate::git::{GitError, show};
+use crate::owner::Owner;
+
+/// What the names of files that are being written start with; the tag of their owner follows.
+pub(crate) const TEMPORARY: &str = ".isofold-";
 
 /// The version of both kinds of file.
 const VERSION: u32 = 1;
@@ -69,13 +71,22 @@ fn write_atomic(path: &Path, text: &str) -> Result<(), GitError> {
     let parent = path.parent().unwrap_or(Path::new("."));
     let written = || -> std::io::Result<()> {
         std::fs::create_dir_all(parent)?;
-        let mut file = tempfile::Builder::new().prefix(".isofold-").tempfile_in(parent)?;
+        let prefix = format!("{TEMPORARY}{}-", Owner::this().tag());
+        let mut file = tempfile::Builder::new().prefix(&prefix).tempfile_in(parent)?;
         file.write_all(text.as_bytes())?;
         file.as_file().sync_data()?;
         file.persist(path)?;
         Ok(())
     };
-    written().map_err(GitError::io("cannot write", path))
+    // Whoever forgets the last record of a directory takes the directory along.
+    let mut outcome = written();
+    for _ in 0..100 {
+        match &outcome {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => outcome = written(),
+            _ => break,
+        }
+    }
+    outcome.map_err(GitError::io("cannot write", path))
 }
 
 /// Reads a record; `None` where there is no such file.

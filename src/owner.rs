@@ -19,6 +19,26 @@ impl Owner {
         Self { pid, started: start_time(pid).unwrap_or(0), boot: boot_id() }
     }
 
+    /// A short name of the process for the names of directories and files that it makes.
+    pub(crate) fn tag(&self) -> String {
+        format!("{}-{}-{}", self.pid, self.started, short(&self.boot))
+    }
+
+    /// Whether the owner that a name tells of (`<prefix><tag>-…`) is gone. A name without a tag tells of
+    /// nobody.
+    pub(crate) fn of_name_is_dead(name: &str, prefix: &str) -> bool {
+        let Some(rest) = name.strip_prefix(prefix) else { return false };
+        let mut parts = rest.split('-');
+        let (Some(pid), Some(started), Some(boot), Some(_)) = (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return false;
+        };
+        let (Ok(pid), Ok(started)) = (pid.parse(), started.parse()) else { return false };
+        let now = boot_id();
+        let other_boot = !boot.is_empty() && !now.is_empty() && boot != short(&now);
+        other_boot || !Self { pid, started, boot: now }.lives()
+    }
+
     /// Whether the process still runs; where the system does not tell, it is taken to.
     pub(crate) fn lives(&self) -> bool {
         if !self.boot.is_empty() && self.boot != boot_id() {
@@ -29,6 +49,10 @@ impl Owner {
             None => !cfg!(target_os = "linux"),
         }
     }
+}
+
+fn short(boot: &str) -> &str {
+    boot.get(..8).unwrap_or(boot)
 }
 
 fn boot_id() -> String {
@@ -51,6 +75,11 @@ mod tests {
         let this = Owner::this();
         assert!(this.lives());
         assert!(!Owner { started: this.started + 1, ..this.clone() }.lives());
-        assert!(!Owner { boot: "another boot".to_owned(), ..this }.lives());
+        assert!(!Owner { boot: "another boot".to_owned(), ..this.clone() }.lives());
+        let dead = |tag: &str| Owner::of_name_is_dead(&format!("x-{tag}-1"), "x-");
+        assert!(!dead(&this.tag()));
+        assert!(dead(&Owner { started: this.started + 1, ..this.clone() }.tag()));
+        assert!(dead(&Owner { boot: "anotherboot".to_owned(), ..this }.tag()));
+        assert!(!dead("old"), "a name of another form tells of nobody");
     }
 }
