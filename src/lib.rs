@@ -57,8 +57,9 @@ mod git;
 mod invocation;
 mod isolate;
 pub mod options;
-mod owner;
+mod prune;
 mod records;
+pub mod saved;
 mod snapshot;
 mod strategy;
 #[doc(hidden)]
@@ -75,4 +76,5 @@ pub use isolate::recover::Recovered;
 pub use isolate::remove::RemoveOutcome;
 pub use isolate::{IsolateOutcome, IsolateRequest, Isolation};
 pub use options::{IsolationOptions, OptionsError};
+pub use prune::{PruneOutcome, PruneRequest, Pruned, prune};
 pub use strategy::{FoldBackend, Integrator, IsolationBackend, Isolator, Strategy};

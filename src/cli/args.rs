@@ -16,6 +16,9 @@ pub(crate) struct Cli {
     /// With --version: as JSON, with the protocol's number
     #[arg(long, requires = "version")]
     pub(crate) json: bool,
+    /// Work in DIR instead of the current directory (saved, prune)
+    #[arg(short = 'C', global = true, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -28,6 +31,11 @@ pub(crate) enum Command {
     Fold(FoldArgs),
     /// Take a Child away; loose work is refused, or saved first with --force
     Remove(RemoveArgs),
+    /// What was saved before it would have become unreachable: list it, make a branch of it, drop it
+    #[command(subcommand)]
+    Saved(SavedCommand),
+    /// Clear away what nobody needs: killed runs' leftovers, base entries of Children that are gone
+    Prune(PruneArgs),
     /// Print the branch that belongs to each id
     BranchNameOf(BranchNameArgs),
 }
@@ -113,4 +121,40 @@ pub(crate) struct BranchNameArgs {
     /// One id or more
     #[arg(value_name = "ID", allow_hyphen_values = true)]
     pub(crate) ids: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SavedCommand {
+    /// List what is saved, newest first
+    List {
+        /// Also in the repositories of submodules
+        #[arg(long)]
+        all: bool,
+        /// As one line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make the branch restored/NAME at it; it stays saved
+    Restore {
+        /// As saved list shows it
+        name: String,
+    },
+    /// Forget it
+    Drop {
+        /// As saved list shows it
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Saved commits older than this go too, and base entries of gone Children still registered
+    #[arg(long, value_name = "DAYS")]
+    pub(crate) older_than: Option<u32>,
+    /// Say what would go; touch nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// As one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }

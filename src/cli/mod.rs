@@ -7,9 +7,12 @@ mod host;
 mod isolate;
 mod output;
 mod progress;
+mod prune;
 mod remove;
+mod saved;
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -48,11 +51,23 @@ fn run(cli: Cli) -> ExitCode {
         Some(Command::Isolate(args)) => isolate::run(args),
         Some(Command::Fold(args)) => fold::run(args),
         Some(Command::Remove(args)) => remove::run(args),
+        Some(Command::Saved(command)) => saved::run(command, cli.directory.as_deref()),
+        Some(Command::Prune(args)) => prune::run(&args, cli.directory.as_deref()),
         Some(Command::BranchNameOf(args)) => branch_name_of::run(&args),
         None => {
             output::error("no command was given", Some("isofold --help lists the commands"));
             ExitCode::from(INVALID)
         }
+    }
+}
+
+/// The directory that a command of the person face works in.
+fn working_directory(given: Option<&Path>) -> Result<PathBuf, String> {
+    let current = std::env::current_dir().map_err(|error| format!("the current directory can't be read: {error}"));
+    match given {
+        Some(given) if given.is_absolute() => Ok(given.to_owned()),
+        Some(given) => current.map(|current| current.join(given)),
+        None => current,
     }
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod copy;
 pub(crate) mod fill;
 pub(crate) mod lock;
+pub(crate) mod owner;
 pub(crate) mod queue;
 pub(crate) mod remove;
 pub(crate) mod walk;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use git2::{ErrorCode, ObjectType, Oid, Repository, RepositoryOpenFlags};
 
+use super::refs::{Hidden, hidden_in};
 use super::tree::{Item, MODE_GITLINK, Objects, empty_tree};
 use super::worktrees::admin_of_git_file;
 use super::{Act, GitError, show};
@@ -254,6 +255,20 @@ impl Module {
         let library = Repository::open_ext(git_dir, flags, &[] as &[&Path])
             .act(|| format!("cannot open the submodule's repository {}", show(git_dir)))?;
         Ok(Self { library, git_dir: git_dir.to_owned() })
+    }
+
+    /// The refs below `prefix`, by name.
+    pub(crate) fn hidden(&self, prefix: &str) -> Result<Vec<Hidden>, GitError> {
+        hidden_in(&self.library, prefix)
+    }
+
+    /// Makes a branch at a commit; `false` if there is one of that name that is elsewhere.
+    pub(crate) fn new_branch(&self, name: &str, id: Oid) -> Result<bool, GitError> {
+        if let Ok(there) = self.library.refname_to_id(name) {
+            return Ok(there == id);
+        }
+        let made = self.library.reference(name, id, false, "isofold: restored");
+        made.map(|_| true).act(|| format!("cannot make {name} in {}", show(&self.git_dir)))
     }
 
     /// Where it is.

@@ -18,7 +18,7 @@ use super::tree::Item;
 use super::{Act, GitError};
 use crate::control::Control;
 use crate::files::lock::{Hold, Lock, lock};
-use crate::owner::Owner;
+use crate::files::owner::Owner;
 
 /// What the names of quarantines start with; the tag of their owner follows.
 pub(crate) const OBJECTS: &str = "isofold-objects-";

@@ -1,26 +1,109 @@
 //! Refs: moving a branch safely, keeping work under `refs/isofold/`, and a lock on HEAD and its
 //! branch that is held from before the first look to the commit.
 
-use git2::{ErrorCode, Oid, Reference, Transaction};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use git2::{ErrorClass, ErrorCode, Oid, Reference, Repository, Transaction};
 
 use super::identity::Identity;
 use super::repository::{Head, Repo};
 use super::{Act, GitError};
+use crate::control::POLL;
 
 /// The namespace of all hidden refs.
 pub(crate) const SAVED: &str = "refs/isofold/saved/";
 pub(crate) const BASES: &str = "refs/isofold/base/";
 
+/// How long a ref that another process has locked is waited for: as git does by default.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Tries again while another process holds the lock, or takes away the empty directory that the file
+/// was to go to (`git pack-refs` does).
+pub(super) fn patient<T>(mut work: impl FnMut() -> Result<T, git2::Error>) -> Result<T, git2::Error> {
+    let since = Instant::now();
+    loop {
+        match work() {
+            Err(error)
+                if (error.code() == ErrorCode::Locked || error.class() == ErrorClass::Os)
+                    && since.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(POLL);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// A ref below one of our own namespaces.
+#[derive(Debug, Clone)]
+pub(crate) struct Hidden {
+    /// The full name.
+    pub(crate) name: String,
+    pub(crate) id: Oid,
+    /// When it was last set, in seconds since 1970, as far as that can be told; else a later moment.
+    pub(crate) set: i64,
+    /// Subject and committer's time of the commit; `None` for anything else.
+    pub(crate) commit: Option<(String, i64)>,
+}
+
+/// The refs below `prefix` in a repository, by name.
+pub(super) fn hidden_in(library: &Repository, prefix: &str) -> Result<Vec<Hidden>, GitError> {
+    let act = || format!("cannot list {prefix}");
+    let mut found = Vec::new();
+    for reference in library.references_glob(&format!("{prefix}*")).act(act)? {
+        let reference = reference.act(act)?;
+        let (Ok(name), Some(id)) = (reference.name(), reference.target()) else { continue };
+        let name = name.to_owned();
+        let commit = library.find_commit(id).ok().map(|commit| {
+            let subject = commit.summary_bytes().unwrap_or_default();
+            (String::from_utf8_lossy(subject).into_owned(), commit.time().seconds())
+        });
+        let set = time_of(library, &name);
+        found.push(Hidden { name, id, set, commit });
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// When a ref was set: what its log says, else the age of the file that holds it.
+fn time_of(library: &Repository, name: &str) -> i64 {
+    let common = library.commondir();
+    // Asked for a log that is not there, the library makes one.
+    if common.join("logs").join(name).is_file()
+        && let Ok(log) = library.reflog(name)
+        && let Some(entry) = log.get(0)
+    {
+        return entry.committer().when().seconds();
+    }
+    let age = |file: &std::path::Path| std::fs::metadata(file).map(|meta| meta.mtime());
+    age(&common.join(name)).or_else(|_| age(&common.join("packed-refs"))).unwrap_or(i64::MAX)
+}
+
 impl Repo {
     /// Points a hidden ref at a commit, whatever it pointed at before; no reflog.
     pub(crate) fn set_hidden_ref(&self, name: &str, id: Oid) -> Result<(), GitError> {
-        let set = self.library().reference(name, id, true, "isofold");
+        let set = patient(|| self.library().reference(name, id, true, "isofold"));
         set.map(drop).act(|| format!("cannot write {name}"))
+    }
+
+    /// The refs below `prefix`, by name.
+    pub(crate) fn hidden(&self, prefix: &str) -> Result<Vec<Hidden>, GitError> {
+        hidden_in(self.library(), prefix)
+    }
+
+    /// Makes a branch at a commit; `false` if there is one of that name that is elsewhere.
+    pub(crate) fn new_branch(&self, name: &str, id: Oid) -> Result<bool, GitError> {
+        if let Some(there) = self.ref_id(name)? {
+            return Ok(there == id);
+        }
+        let made = patient(|| self.library().reference(name, id, false, "isofold: restored"));
+        made.map(|_| true).act(|| format!("cannot make {name}"))
     }
 
     /// Removes a ref if it is there.
     pub(crate) fn remove_ref(&self, name: &str) -> Result<(), GitError> {
-        match self.library().find_reference(name).and_then(|mut found| found.delete()) {
+        match patient(|| self.library().find_reference(name).and_then(|mut found| found.delete())) {
             Err(error) if error.code() != ErrorCode::NotFound => Err(error).act(|| format!("cannot remove {name}")),
             _ => Ok(()),
         }
@@ -28,18 +111,18 @@ impl Repo {
 
     /// Creates or moves a branch, if it still is at `from` (none: does not exist).
     pub(crate) fn move_branch(&self, name: &str, from: Option<Oid>, to: Oid, message: &str) -> Result<(), GitError> {
-        let act = || format!("cannot move {name}");
-        match from {
-            Some(from) => self.library().reference_matching(name, to, true, from, message).map(drop).act(act),
-            None => self.library().reference(name, to, false, message).map(drop).act(act),
-        }
+        let moved = patient(|| match from {
+            Some(from) => self.library().reference_matching(name, to, true, from, message).map(drop),
+            None => self.library().reference(name, to, false, message).map(drop),
+        });
+        moved.act(|| format!("cannot move {name}"))
     }
 
     /// Puts a branch back to where it was, or away.
     pub(crate) fn restore_branch(&self, name: &str, before: Option<Oid>) -> Result<(), GitError> {
         match before {
             Some(before) => {
-                let set = self.library().reference(name, before, true, "isofold: isolate taken back");
+                let set = patient(|| self.library().reference(name, before, true, "isofold: isolate taken back"));
                 set.map(drop).act(|| format!("cannot restore {name}"))
             }
             None => self.remove_ref(name),
@@ -100,7 +183,12 @@ impl Repo {
     /// Saves a commit under its [`Self::saved_name`] and returns that.
     pub(crate) fn save(&self, label: &str, id: Oid) -> Result<String, GitError> {
         let name = Self::saved_name(label, id);
-        self.set_hidden_ref(&name, id)?;
+        // The log says when; without one the age of the file has to do.
+        if self.library().reference_ensure_log(&name).is_err() {
+            tracing::warn!(%name, "no log could be made");
+        }
+        let set = patient(|| self.library().reference(&name, id, true, "isofold: saved"));
+        set.map(drop).act(|| format!("cannot write {name}"))?;
         Ok(name)
     }
 

@@ -86,6 +86,14 @@ impl Repo {
         Ok(Self { library, place: Place { git_dir, common_dir, work_dir } })
     }
 
+    /// Opens the repository whose work tree `directory` is in.
+    pub(crate) fn discover(directory: &Path) -> Result<Self, OpenError> {
+        match Self::open(directory) {
+            Err(OpenError::Subdirectory { root, .. }) => Self::open(&root),
+            other => other,
+        }
+    }
+
     /// Refuses, in the words of [`OpenError`], a directory that is no root of a work tree.
     pub(crate) fn not_a_subdirectory(directory: &Path) -> Result<(), String> {
         match Self::open(directory) {

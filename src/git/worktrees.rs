@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::repository::Repo;
 use super::{GitError, show};
-use crate::owner::Owner;
+use crate::files::owner::Owner;
 
 /// A registered linked worktree.
 #[derive(Debug, Clone)]
@@ -24,6 +24,13 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
+    /// When git last worked in it, in seconds since 1970, as far as its files tell.
+    pub(crate) fn last_used(&self) -> i64 {
+        use std::os::unix::fs::MetadataExt;
+        let files = ["index", "HEAD", "gitdir", "logs/HEAD"].map(|name| self.admin.join(name));
+        files.iter().filter_map(|file| Some(fs::metadata(file).ok()?.mtime())).max().unwrap_or(i64::MAX)
+    }
+
     /// Whether the worktree's directory is gone.
     pub(crate) fn is_gone(&self) -> bool {
         let git_file = self.directory.join(".git");

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::control::{Control, Stage, Stop};
 use crate::files::fill::{self, Filled};
 use crate::files::lock::{Hold, Lock, lock};
+use crate::files::owner::Owner;
 use crate::files::{FilesError, as_path};
 use crate::git::index_file::{IndexFile, IndexStat};
 use crate::git::repository::{Head, OpenError, Repo};
@@ -26,7 +27,6 @@ use crate::git::worktrees::{self, NewEntry};
 use crate::git::{GitError, show};
 use crate::invocation::{self, Places};
 use crate::options::IsolationOptions;
-use crate::owner::Owner;
 use crate::records::{BaseEntry, ChildRecord, Made, Omitted, State};
 use crate::snapshot::SnapshotError;
 

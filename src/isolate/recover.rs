@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use super::IsolateError;
 use crate::control::Control;
 use crate::files::lock::{Hold, Lock, lock};
+use crate::files::owner::Owner;
 use crate::files::remove::{mounted_below, newer_than, remove_tree, remove_worktree};
 use crate::git::quarantine::OBJECTS;
 use crate::git::repository::Repo;
 use crate::git::worktrees::{UNDER_WAY, admin_of_git_file, registered, unregister, uses_of};
 use crate::git::{GitError, show};
-use crate::owner::Owner;
 use crate::records::{ChildRecord, State, TEMPORARY, bases_directory, forget, forget_bases_of};
 
 /// One thing that a dead process had left.
@@ -41,6 +41,21 @@ pub(crate) fn recover_children(repo: &Repo, control: &Control) -> Result<Vec<Rec
     }
     done.extend(clear_leftovers(repo.common_dir()));
     Ok(done)
+}
+
+/// What [`recover_children`] would do, without doing it.
+pub(crate) fn would_recover(repo: &Repo) -> Result<Vec<Recovered>, IsolateError> {
+    let mut found = Vec::new();
+    for entry in registered(repo.common_dir())? {
+        if let Some((_held, record)) = take(&entry.admin)? {
+            found.push(match record.state {
+                State::Removing => Recovered::Removed(record.child),
+                _ => Recovered::Incomplete(record.child),
+            });
+        }
+    }
+    found.extend(all_leftovers(repo.common_dir()).into_iter().map(Recovered::Leftover));
+    Ok(found)
 }
 
 /// Whether the registry entry `admin` is that of an isolation or a removal whose owner no longer runs.
@@ -140,23 +155,25 @@ pub(super) fn recover_entry(repo: &Repo, admin: &Path) -> Result<Option<Recovere
 
 /// Directories and files in the git directory whose names say that their owner is dead.
 fn clear_leftovers(common: &Path) -> Vec<Recovered> {
-    let bases = bases_directory(common);
-    let places = [(common, UNDER_WAY), (common, OBJECTS), (bases.as_path(), TEMPORARY)];
     let mut done = Vec::new();
-    for (directory, prefix) in places {
-        for path in leftovers(directory, prefix) {
-            let removed = if path.is_dir() {
-                remove_tree(&path).map_err(|e| e.to_string())
-            } else {
-                fs::remove_file(&path).map_err(|e| e.to_string())
-            };
-            match removed {
-                Ok(()) => done.push(Recovered::Leftover(path)),
-                Err(error) => tracing::warn!(%error, "what a dead process left could not be removed"),
-            }
+    for path in all_leftovers(common) {
+        let removed = if path.is_dir() {
+            remove_tree(&path).map_err(|e| e.to_string())
+        } else {
+            fs::remove_file(&path).map_err(|e| e.to_string())
+        };
+        match removed {
+            Ok(()) => done.push(Recovered::Leftover(path)),
+            Err(error) => tracing::warn!(%error, "what a dead process left could not be removed"),
         }
     }
     done
+}
+
+fn all_leftovers(common: &Path) -> Vec<PathBuf> {
+    let bases = bases_directory(common);
+    let places = [(common, UNDER_WAY), (common, OBJECTS), (bases.as_path(), TEMPORARY)];
+    places.iter().flat_map(|(directory, prefix)| leftovers(directory, prefix)).collect()
 }
 
 fn leftovers(directory: &Path, prefix: &str) -> Vec<PathBuf> {

@@ -9,6 +9,7 @@ use super::rescue::{self, Held};
 use crate::control::{Control, Stage, Stop};
 use crate::files::as_path;
 use crate::files::lock::{Hold, lock};
+use crate::files::owner::Owner;
 use crate::files::remove::{empty_worktree, mounted_below, newer_than, open_files, remove_tree};
 use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
@@ -17,7 +18,6 @@ use crate::git::tree::Objects;
 use crate::git::worktrees::{self, admin_of_git_file, registered};
 use crate::git::{GitError, Oid, show};
 use crate::invocation;
-use crate::owner::Owner;
 use crate::records::{BaseEntry, ChildRecord, Made, Omitted, State, forget_bases_of};
 use crate::snapshot::{Rules, Setting, snapshot};
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{VERSION, decode_path, encode_path, oid, path_text, read, text_path, write_atomic};
+use crate::files::owner::Owner;
 use crate::git::{GitError, Oid};
-use crate::owner::Owner;
 
 const FILE: &str = "isofold.toml";
 

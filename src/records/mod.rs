@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-pub(crate) use base::{BaseEntry, bases_directory, forget, forget_bases_of, forget_oldest};
+pub(crate) use base::{BaseEntry, all as all_bases, bases_directory, forget, forget_bases_of, forget_oldest};
 pub(crate) use child::{ChildRecord, Made, Omitted, State};
 
+use crate::files::owner::Owner;
 use crate::git::{GitError, show};
-use crate::owner::Owner;
 
 /// What the names of files that are being written start with; the tag of their owner follows.
 pub(crate) const TEMPORARY: &str = ".isofold-";
