@@ -2,6 +2,7 @@
 //! branch that is held from before the first look to the commit.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use git2::{ErrorClass, ErrorCode, Oid, Reference, Repository, Transaction};
@@ -9,9 +10,10 @@ use git2::{ErrorClass, ErrorCode, Oid, Reference, Repository, Transaction};
 use super::identity::Identity;
 use super::repository::{Head, Repo};
 use super::{Act, GitError};
-use crate::control::POLL;
+use crate::control::{Control, POLL};
 
 /// The namespace of all hidden refs.
+pub(crate) const OURS: &str = "refs/isofold/";
 pub(crate) const SAVED: &str = "refs/isofold/saved/";
 pub(crate) const BASES: &str = "refs/isofold/base/";
 
@@ -33,6 +35,34 @@ pub(super) fn patient<T>(mut work: impl FnMut() -> Result<T, git2::Error>) -> Re
             other => return other,
         }
     }
+}
+
+/// The same for one of our own refs. Nobody but isofold locks those, and never for long: a lock that
+/// stays is that of a killed one.
+fn patient_with_ours<T>(
+    common: &Path,
+    name: &str,
+    mut work: impl FnMut() -> Result<T, git2::Error>,
+) -> Result<T, git2::Error> {
+    let lock = common.join(format!("{name}.lock"));
+    let before = inode(&lock);
+    match patient(&mut work) {
+        Err(error) if error.code() == ErrorCode::Locked && before.is_some() && before == inode(&lock) => {
+            let _ = std::fs::remove_file(&lock);
+            work()
+        }
+        other => other,
+    }
+}
+
+fn inode(file: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(file).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// Whether `packed-refs` has the ref.
+fn is_packed(common: &Path, name: &str) -> bool {
+    let packed = std::fs::read(common.join("packed-refs")).unwrap_or_default();
+    packed.split(|b| *b == b'\n').any(|line| line.get(41..) == Some(name.as_bytes()))
 }
 
 /// A ref below one of our own namespaces.
@@ -76,14 +106,14 @@ fn time_of(library: &Repository, name: &str) -> i64 {
     {
         return entry.committer().when().seconds();
     }
-    let age = |file: &std::path::Path| std::fs::metadata(file).map(|meta| meta.mtime());
+    let age = |file: &Path| std::fs::metadata(file).map(|meta| meta.mtime());
     age(&common.join(name)).or_else(|_| age(&common.join("packed-refs"))).unwrap_or(i64::MAX)
 }
 
 impl Repo {
     /// Points a hidden ref at a commit, whatever it pointed at before; no reflog.
     pub(crate) fn set_hidden_ref(&self, name: &str, id: Oid) -> Result<(), GitError> {
-        let set = patient(|| self.library().reference(name, id, true, "isofold"));
+        let set = patient_with_ours(self.common_dir(), name, || self.library().reference(name, id, true, "isofold"));
         set.map(drop).act(|| format!("cannot write {name}"))
     }
 
@@ -103,9 +133,35 @@ impl Repo {
 
     /// Removes a ref if it is there.
     pub(crate) fn remove_ref(&self, name: &str) -> Result<(), GitError> {
-        match patient(|| self.library().find_reference(name).and_then(|mut found| found.delete())) {
+        if is_packed(self.common_dir(), name) {
+            // A git of its own ends what it began, should this process be killed: the lock of
+            // packed-refs must not stay, it would stop everybody.
+            match self.git().run(["update-ref", "--no-deref", "-d", name], None, &Control::new()) {
+                Err(GitError::NoProgram { .. }) => {}
+                other => return other?.success().map(drop),
+            }
+        }
+        let delete = || self.library().find_reference(name).and_then(|mut found| found.delete());
+        let deleted =
+            if name.starts_with(OURS) { patient_with_ours(self.common_dir(), name, delete) } else { patient(delete) };
+        match deleted {
             Err(error) if error.code() != ErrorCode::NotFound => Err(error).act(|| format!("cannot remove {name}")),
             _ => Ok(()),
+        }
+    }
+
+    /// Takes the lock of a ref away that a dead process of ours left, if it is still there a moment
+    /// later: git's own are held for moments.
+    pub(crate) fn clear_ref_lock(&self, name: &str) {
+        let lock = self.common_dir().join(format!("{name}.lock"));
+        let before = inode(&lock);
+        let since = Instant::now();
+        while before.is_some() && before == inode(&lock) {
+            if since.elapsed() > PATIENCE {
+                let _ = std::fs::remove_file(&lock);
+                return;
+            }
+            std::thread::sleep(POLL);
         }
     }
 
@@ -187,7 +243,8 @@ impl Repo {
         if self.library().reference_ensure_log(&name).is_err() {
             tracing::warn!(%name, "no log could be made");
         }
-        let set = patient(|| self.library().reference(&name, id, true, "isofold: saved"));
+        let common = self.common_dir();
+        let set = patient_with_ours(common, &name, || self.library().reference(&name, id, true, "isofold: saved"));
         set.map(drop).act(|| format!("cannot write {name}"))?;
         Ok(name)
     }

@@ -266,7 +266,7 @@ fn run(
     control.check().map_err(GitError::from)?;
     // What a kill from here on leaves is in the record before it is made.
     let base_name = BaseEntry::fresh_name();
-    record.made.base = Some(base_name.clone());
+    record.made.bases = vec![base_name.clone()];
     record.made.branch = head.id.filter(|to| branch.is_some() && old_tip != Some(*to)).map(|to| (old_tip, to));
     record.write(admin)?;
     let mut saved = Vec::new();
@@ -297,7 +297,7 @@ fn run(
     record.write(admin)?;
     undo.disarm();
     // Entries of a Child that was here before; the newest counts, so leaving one does no harm.
-    if let Err(error) = crate::records::forget_bases_of(&repo, &places.child, Some(&base_name)) {
+    if let Err(error) = crate::records::forget_bases_of(&repo, &places.child, &base_name) {
         tracing::warn!(%error, "an old base entry could not be removed");
     }
     let paths = |list: Vec<Vec<u8>>| list.iter().map(|p| fill::to_path(p)).collect();

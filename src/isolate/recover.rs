@@ -15,7 +15,7 @@ use crate::git::quarantine::OBJECTS;
 use crate::git::repository::Repo;
 use crate::git::worktrees::{UNDER_WAY, admin_of_git_file, registered, unregister, uses_of};
 use crate::git::{GitError, show};
-use crate::records::{ChildRecord, State, TEMPORARY, bases_directory, forget, forget_bases_of};
+use crate::records::{ChildRecord, State, TEMPORARY, bases_directory, forget};
 
 /// One thing that a dead process had left.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,19 +131,19 @@ pub(super) fn recover_entry(repo: &Repo, admin: &Path) -> Result<Option<Recovere
         // Killed before it had a `.git`, or after that was taken away again: empty if it is ours at all.
         let _ = fs::remove_dir(child);
     }
+    for base in &record.made.bases {
+        forget(repo, base)?;
+    }
     if record.state == State::Removing {
-        forget_bases_of(repo, child, None)?;
         unregister(repo.common_dir(), admin)?;
         return Ok(Some(Recovered::Removed(child.clone())));
     }
     if let (Some(branch), Some((from, to))) = (&record.branch, record.made.branch) {
+        repo.clear_ref_lock(branch);
         let held_by_others = uses_of(repo, branch)?.iter().any(|u| u.entry.as_ref().is_none_or(|e| e.admin != *admin));
         if !held_by_others && repo.ref_id(branch)? == Some(to) {
             repo.restore_branch(branch, from)?;
         }
-    }
-    if let Some(base) = &record.made.base {
-        forget(repo, base)?;
     }
     for ancestor in record.made.ancestors.iter().rev() {
         // Somebody else may use it by now.

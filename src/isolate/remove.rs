@@ -18,7 +18,7 @@ use crate::git::tree::Objects;
 use crate::git::worktrees::{self, admin_of_git_file, registered};
 use crate::git::{GitError, Oid, show};
 use crate::invocation;
-use crate::records::{BaseEntry, ChildRecord, Made, Omitted, State, forget_bases_of};
+use crate::records::{BaseEntry, ChildRecord, Made, Omitted, State, bases_of, forget};
 use crate::snapshot::{Rules, Setting, snapshot};
 
 /// What became of a removal.
@@ -171,11 +171,14 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
     });
     record.state = State::Removing;
     record.owner = Owner::this();
+    record.made.bases = bases_of(&repo, &real)?;
     record.write(&admin)?;
     control.check().map_err(GitError::from)?;
     control.progress().enter(Stage::Removing);
     empty_worktree(&real)?;
-    forget_bases_of(&repo, &real, None)?;
+    for base in &record.made.bases {
+        forget(&repo, base)?;
+    }
     remove_tree(&real)?;
     worktrees::unregister(&common, &admin)?;
     Ok(saved)

@@ -122,10 +122,16 @@ impl BaseEntry {
     }
 }
 
+/// The names of the entries that one side of is `side`.
+pub(crate) fn bases_of(repo: &Repo, side: &Path) -> Result<Vec<String>, GitError> {
+    let entries = all(repo)?.into_iter().filter(|(_, entry)| entry.pair.iter().any(|p| p == side));
+    Ok(entries.map(|(name, _)| name).collect())
+}
+
 /// Forgets every entry that one side of is `side`, but for the one called `except`.
-pub(crate) fn forget_bases_of(repo: &Repo, side: &Path, except: Option<&str>) -> Result<(), GitError> {
-    for (name, entry) in all(repo)? {
-        if entry.pair.iter().any(|p| p == side) && except != Some(name.as_str()) {
+pub(crate) fn forget_bases_of(repo: &Repo, side: &Path, except: &str) -> Result<(), GitError> {
+    for name in bases_of(repo, side)? {
+        if name != except {
             forget(repo, &name)?;
         }
     }

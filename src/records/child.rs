@@ -39,19 +39,20 @@ pub(crate) struct ChildRecord {
     /// Untracked files that are not in the base.
     pub(crate) omitted: Vec<Omitted>,
     pub(crate) owner: Owner,
-    /// What has to be taken back if the maker dies.
+    /// What else goes if the owner dies.
     pub(crate) made: Made,
 }
 
-/// What an isolation makes beside the Child and its registry entry, written down before it does.
+/// What an isolation makes beside the Child and its registry entry, or a removal takes away, written
+/// down before it does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Made {
     /// Directories above the Child, outer ones first.
     pub(crate) ancestors: Vec<PathBuf>,
     /// Where the branch comes from (nowhere: it is new) and goes to.
     pub(crate) branch: Option<(Option<Oid>, Oid)>,
-    /// The name of the base entry.
-    pub(crate) base: Option<String>,
+    /// Names of base entries that go with it.
+    pub(crate) bases: Vec<String>,
 }
 
 /// An untracked file that is not in the base, as it was filled in.
@@ -109,8 +110,8 @@ struct StoredMade {
     branch_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     branch_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    base: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    bases: Vec<String>,
 }
 
 impl StoredMade {
@@ -120,7 +121,7 @@ impl StoredMade {
             ancestors: made.ancestors.iter().map(|path| path_text(path)).collect(),
             branch_from: made.branch.and_then(|(from, _)| from).map(text),
             branch_to: made.branch.map(|(_, to)| text(to)),
-            base: made.base.clone(),
+            bases: made.bases.clone(),
         })
     }
 
@@ -130,7 +131,7 @@ impl StoredMade {
         Ok(Made {
             ancestors: self.ancestors.iter().map(|path| text_path(path)).collect(),
             branch: id(self.branch_to)?.map(|to| (from, to)),
-            base: self.base,
+            bases: self.bases,
         })
     }
 }

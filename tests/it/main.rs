@@ -13,6 +13,7 @@ mod filesystems;
 mod fold_history;
 mod fold_random;
 mod fold_write;
+mod isolate_soak;
 mod progress;
 mod smoke;
 mod snapshot_fuzz;
