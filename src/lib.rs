@@ -72,6 +72,7 @@ pub use branch_name::branch_name_of;
 pub use combine::{Conflict, MergeEngine};
 pub use control::{Control, Progress, Stage, Stop};
 pub use fold::{FoldNotes, FoldOutcome, FoldRequest, Integration, Landing};
+pub use isolate::outside::{PointsOut, PointsOutside};
 pub use isolate::recover::Recovered;
 pub use isolate::remove::RemoveOutcome;
 pub use isolate::{IsolateOutcome, IsolateRequest, Isolation};

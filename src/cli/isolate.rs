@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use isofold::{IsolateOutcome, IsolateRequest, Isolation, IsolationBackend};
-use serde_json::Value;
+use isofold::{IsolateOutcome, IsolateRequest, Isolation, IsolationBackend, PointsOutside};
+use serde_json::{Value, json};
 
 use super::args::IsolateArgs;
 use super::host::{Face, begin, paths};
@@ -51,10 +51,26 @@ fn fields(isolation: &Isolation) -> Vec<(&'static str, Value)> {
         ("skipped", paths(&isolation.skipped)),
         ("left_out", paths(&isolation.left_out)),
         ("unsteady", paths(&isolation.unsteady)),
+        ("points_outside", points_outside(&isolation.points_outside)),
         ("base_omitted", paths(&isolation.base_omitted)),
         ("saved", isolation.saved.clone().into()),
         ("elapsed_ms", isolation.elapsed_ms.into()),
     ]
+}
+
+fn points_outside(outside: &PointsOutside) -> Value {
+    let first: Vec<Value> = outside
+        .first
+        .iter()
+        .map(|out| {
+            json!({
+                "path": out.path.to_string_lossy(),
+                "target": out.target.to_string_lossy(),
+                "into": if out.into_parent { "parent" } else { "elsewhere" },
+            })
+        })
+        .collect();
+    json!({"total": outside.total, "into_parent": outside.into_parent, "first": first})
 }
 
 fn tell(isolation: &Isolation) {
@@ -68,4 +84,10 @@ fn tell(isolation: &Isolation) {
         isolation.left_out.len(),
         isolation.elapsed_ms
     ));
+    if isolation.points_outside.total > 0 {
+        output::tell(&format!(
+            "{} links or scripts lead out of it, {} of them into the Parent: writing through them changes what is there.",
+            isolation.points_outside.total, isolation.points_outside.into_parent
+        ));
+    }
 }

@@ -1,6 +1,6 @@
 //! Copying one file: cloned where the file system can, else copied with its holes kept.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -320,14 +320,14 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Copies a symbolic link, with its time.
-pub(crate) fn link(from: impl AsFd, to: impl AsFd, name: &CStr) -> Result<(Stat, Stat), CopyError> {
+/// Copies a symbolic link, with its time; both stats, and what the link says.
+pub(crate) fn link(from: impl AsFd, to: impl AsFd, name: &CStr) -> Result<(Stat, Stat, CString), CopyError> {
     let source = stat(&from, name).map_err(vanished)?;
     let target = rustix::fs::readlinkat(&from, name, Vec::new()).map_err(vanished)?;
     rustix::fs::symlinkat(&target, &to, name).map_err(CopyError::Target)?;
     let times = Timestamps { last_access: OMIT, last_modification: modified(&source) };
     rustix::fs::utimensat(&to, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(CopyError::Target)?;
-    Ok((source, stat(&to, name).map_err(CopyError::Target)?))
+    Ok((source, stat(&to, name).map_err(CopyError::Target)?, target))
 }
 
 /// Leave the time of the last access alone.

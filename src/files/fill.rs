@@ -83,6 +83,10 @@ pub(crate) struct Filled {
     pub(crate) untracked: Vec<(Vec<u8>, bool)>,
     /// Directories below the root that have a `.git` file, outer ones first.
     pub(crate) git_files: Vec<Vec<u8>>,
+    /// Links whose text leads out of the copy, absolute or by `..`: path, text.
+    pub(crate) leading_out: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Directories with a `pyvenv.cfg`: virtual environments of Python.
+    pub(crate) environments: Vec<Vec<u8>>,
 }
 
 impl Filled {
@@ -101,6 +105,8 @@ impl Filled {
         self.unstored.extend(other.unstored);
         self.untracked.extend(other.untracked);
         self.git_files.extend(other.git_files);
+        self.leading_out.extend(other.leading_out);
+        self.environments.extend(other.environments);
     }
 }
 
@@ -309,8 +315,11 @@ impl Shared<'_> {
             // Below an untracked directory nothing is tracked.
             let position = if of.holds_tracked { self.select.position(&path) } else { None };
             let done = if entry.kind == FileType::Symlink {
-                link(&of.source, &of.target, &entry.name).map(|(source, copy)| {
+                link(&of.source, &of.target, &entry.name).map(|(source, copy, target)| {
                     filled.links += 1;
+                    if leads_out(&of.path, target.to_bytes()) {
+                        filled.leading_out.push((path.clone(), target.into_bytes()));
+                    }
                     self.control.progress().file();
                     Copied { source, copy, steady: true, cloned: false, xattrs_refused: 0 }
                 })
@@ -332,6 +341,9 @@ impl Shared<'_> {
             };
             if entry.kind == FileType::RegularFile && entry.name.as_c_str() == c".git" {
                 filled.git_files.push(of.path.clone());
+            }
+            if entry.kind == FileType::RegularFile && entry.name.as_c_str() == c"pyvenv.cfg" {
+                filled.environments.push(of.path.clone());
             }
             let Copied { source, copy, steady, .. } = done;
             match position {
@@ -364,6 +376,24 @@ impl Shared<'_> {
     }
 }
 
+/// Whether what a link in `directory` says leads out of the tree, as far as its text tells.
+fn leads_out(directory: &[u8], target: &[u8]) -> bool {
+    if target.first() == Some(&b'/') {
+        return true;
+    }
+    let parts = |path: &[u8]| path.split(|b| *b == b'/').filter(|p| !p.is_empty()).count();
+    let mut depth = parts(directory);
+    for part in target.split(|b| *b == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." if depth == 0 => return true,
+            b".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    false
+}
+
 /// The content of a regular file in an open directory, up to `limit` bytes; a link is not followed.
 pub(crate) fn read_at(directory: impl AsFd, name: &CStr, limit: u64) -> Option<Vec<u8>> {
     use rustix::fs::OFlags;
@@ -381,4 +411,24 @@ pub(crate) fn read_at(directory: impl AsFd, name: &CStr, limit: u64) -> Option<V
 /// Bytes as an owned path.
 pub(crate) fn to_path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_out_by_their_text() {
+        for (directory, target, out) in [
+            (&b""[..], &b"/x"[..], true),
+            (b"", b"x/../y", false),
+            (b"", b"../x", true),
+            (b"a/b", b"../../x", false),
+            (b"a/b", b"../../../x", true),
+            (b"a", b"./..//./x", false),
+            (b"a", b"b/../../../x", true),
+        ] {
+            assert_eq!(leads_out(directory, target), out, "{directory:?} {target:?}");
+        }
+    }
 }

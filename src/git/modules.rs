@@ -369,6 +369,16 @@ impl Module {
         self.topmost(&tips)
     }
 
+    /// Whether it was cloned, and HEAD was never anywhere but where a checkout led it: all that it has
+    /// came from its remote.
+    pub(crate) fn is_untouched_clone(&self) -> bool {
+        let log = fs::read(self.git_dir.join("logs/HEAD")).unwrap_or_default();
+        let messages = log.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+        let mut messages = messages.map(|line| line.splitn(2, |b| *b == b'\t').nth(1).unwrap_or_default());
+        messages.next().is_some_and(|first| first.starts_with(b"clone: from "))
+            && messages.all(|message| message.starts_with(b"checkout: moving "))
+    }
+
     /// Lets this module read the objects of another.
     fn see(&self, other: &Self) -> Result<(), GitError> {
         let act = || format!("cannot read the objects of {}", show(&other.git_dir));

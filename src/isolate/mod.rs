@@ -4,6 +4,7 @@
 
 mod base;
 mod branch;
+pub(crate) mod outside;
 pub(crate) mod recover;
 pub(crate) mod remove;
 mod rescue;
@@ -30,6 +31,7 @@ use crate::options::IsolationOptions;
 use crate::records::{BaseEntry, ChildRecord, Made, Omitted, State};
 use crate::snapshot::SnapshotError;
 
+use outside::PointsOutside;
 use undo::Undo;
 
 /// Untracked files over this many bytes (32 MiB) are not stored in the base snapshot.
@@ -93,6 +95,8 @@ pub struct Isolation {
     pub left_out: Vec<PathBuf>,
     /// Files that went on changing while they were copied.
     pub unsteady: Vec<PathBuf>,
+    /// Links and scripts that lead out of the Child: writing through them reaches the Parent or others.
+    pub points_outside: PointsOutside,
     /// Untracked files over 32 MiB or closed to their owner, which are not in the base.
     pub base_omitted: Vec<PathBuf>,
     /// Refs under `refs/isofold/saved/` that keep commits which would have become unreachable; in a
@@ -300,6 +304,7 @@ fn run(
     if let Err(error) = crate::records::forget_bases_of(&repo, &places.child, &base_name) {
         tracing::warn!(%error, "an old base entry could not be removed");
     }
+    let points_outside = outside::outside(&places.parent, &places.child, &filled);
     let paths = |list: Vec<Vec<u8>>| list.iter().map(|p| fill::to_path(p)).collect();
     Ok(Isolation {
         child: request.child.clone(),
@@ -316,6 +321,7 @@ fn run(
         skipped: paths(filled.skipped),
         left_out: paths(filled.left_out),
         unsteady: paths(filled.unsteady),
+        points_outside,
         base_omitted: paths(base.snapshot.omitted),
         saved,
         elapsed_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -150,12 +150,23 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
         ));
     }
     let mut saved = Vec::new();
+    // Work trees of this repository inside this one hold work of their own.
+    for inner in inner_worktrees(&common, &real)? {
+        if !force {
+            return refuse(format!(
+                "{} holds another worktree of its repository, {}; remove that first, or with --force both",
+                show(child),
+                show(&inner)
+            ));
+        }
+        saved.extend(run(&inner, true, control)?);
+    }
     if newer.as_ref().is_none_or(|newer| !newer.is_empty()) {
         control.progress().enter(Stage::Snapshot);
         if force {
             open_files(&real);
         }
-        saved = settle(&repo, &real, record.as_ref(), force, control)?;
+        saved.extend(settle(&repo, &real, record.as_ref(), force, control)?);
     }
     let mut record = record.unwrap_or_else(|| ChildRecord {
         state: State::Removing,
@@ -182,6 +193,15 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
     remove_tree(&real)?;
     worktrees::unregister(&common, &admin)?;
     Ok(saved)
+}
+
+/// Registered worktrees below a directory, inner ones first.
+fn inner_worktrees(common: &Path, directory: &Path) -> Result<Vec<PathBuf>, GitError> {
+    let entries = registered(common)?.into_iter().filter(|entry| !entry.is_gone());
+    let places = entries.filter_map(|entry| fs::canonicalize(entry.directory).ok());
+    let mut inner: Vec<PathBuf> = places.filter(|at| at != directory && at.starts_with(directory)).collect();
+    inner.sort_by_key(|at| std::cmp::Reverse(at.components().count()));
+    Ok(inner)
 }
 
 /// Whether nothing but `.git` is left in a directory.
@@ -220,13 +240,22 @@ fn settle(
             paths.join(", ")
         )));
     }
-    let submodules = rescue::held(repo, record, control)?;
+    let (submodules, others): (Vec<Held>, Vec<Held>) =
+        rescue::held(repo, record, control)?.into_iter().partition(Held::is_submodule);
     let list = |held: &mut dyn Iterator<Item = &Held>| held.map(Held::describe).collect::<Vec<_>>().join(", ");
     if !submodules.is_empty() && !force {
         return Err(Stopped::Refused(format!(
             "{} holds work in its submodules ({}); fold or push it, or remove with --force, which saves it in the Parent's copy of the submodule first",
             show(child),
             list(&mut submodules.iter())
+        )));
+    }
+    if !others.is_empty() && !force {
+        return Err(Stopped::Refused(format!(
+            "{} holds repositories with work of their own ({}); push it or move them, or remove with --force, which saves it under {} first",
+            show(child),
+            list(&mut others.iter()),
+            crate::git::refs::SAVED
         )));
     }
     if submodules.iter().any(|held| !held.has_refuge()) {
@@ -237,7 +266,7 @@ fn settle(
         )));
     }
     let mut saved = Vec::new();
-    for held in &submodules {
+    for held in submodules.iter().chain(&others) {
         saved.extend(held.save(&label, control)?);
     }
     if loose {

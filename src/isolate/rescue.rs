@@ -1,5 +1,5 @@
-//! What only the submodules of a Child hold: named before it goes, or saved in the repositories of
-//! the same submodules in the Parent.
+//! What only the submodules of a Child hold, and repositories of their own inside it: named before it
+//! goes, or saved: in the repositories of the same submodules in the Parent, or in the Parent's own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use crate::files::{as_path, join};
 use crate::git::identity::Identity;
 use crate::git::index_file::IndexFile;
 use crate::git::modules::{Module, Stores, git_dir_of, names_in};
+use crate::git::nested::is_repository;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
 use crate::git::tree::MODE_GITLINK;
@@ -18,13 +19,15 @@ use crate::git::{GitError, Oid, show};
 use crate::records::{ChildRecord, State};
 use crate::snapshot::{Rules, Setting, snapshot};
 
-/// A submodule of a Child that holds something of its own.
+/// A repository inside a Child that holds something of its own.
 pub(super) struct Held {
     /// Its path in the Child; the name of its repository where it is not checked out.
     path: PathBuf,
     module: Module,
-    /// The repository of the same submodule in the Parent.
-    elsewhere: Option<Module>,
+    /// Where it can be saved: the repository of the same submodule in the Parent or, for one that is no
+    /// submodule, the Parent's.
+    refuge: Option<Module>,
+    submodule: bool,
     /// Tips of commits that only it has.
     commits: Vec<Oid>,
     /// Its work tree, where that differs from its HEAD and from the Parent's.
@@ -44,22 +47,29 @@ impl Held {
 
     /// Whether there is a place to save it to.
     pub(super) fn has_refuge(&self) -> bool {
-        self.elsewhere.is_some()
+        self.refuge.is_some()
     }
 
-    /// Saves commits and loose work in the Parent's repository of the submodule. The refs are named
-    /// with the submodule's path before a colon.
+    /// Whether it is a submodule; else a repository that the Child does not track.
+    pub(super) fn is_submodule(&self) -> bool {
+        self.submodule
+    }
+
+    /// Saves commits and loose work. The refs are named with the submodule's path before a colon where
+    /// they are in the Parent's repository of it.
     pub(super) fn save(&self, label: &str, control: &Control) -> Result<Vec<String>, IsolateError> {
-        let Some(elsewhere) = &self.elsewhere else { return Ok(Vec::new()) };
+        let Some(refuge) = &self.refuge else { return Ok(Vec::new()) };
         let mut commits = self.commits.clone();
         if let Some(directory) = &self.loose {
             commits.push(commit_loose(directory, label, control)?);
         }
+        let label = if self.submodule { label.to_owned() } else { format!("{label}-{}", self.path.display()) };
         // Each of them by name: loose work is one commit, however it hangs together with the others.
         let mut saved = Vec::new();
         for commit in commits {
-            elsewhere.take_from(&self.module, &[commit], |id| Repo::saved_name(label, id))?;
-            saved.push(format!("{}:{}", show(&self.path), Repo::saved_name(label, commit)));
+            refuge.take_from(&self.module, &[commit], |id| Repo::saved_name(&label, id))?;
+            let name = Repo::saved_name(&label, commit);
+            saved.push(if self.submodule { format!("{}:{name}", show(&self.path)) } else { name });
         }
         Ok(saved)
     }
@@ -79,7 +89,8 @@ fn commit_loose(directory: &Path, label: &str, control: &Control) -> Result<Oid,
     Ok(commit)
 }
 
-/// The submodules of a Child that hold what the Parent's do not, inner ones first.
+/// The submodules and other repositories in a Child that hold what the Parent's do not, inner ones
+/// first.
 pub(super) fn held(repo: &Repo, record: Option<&ChildRecord>, control: &Control) -> Result<Vec<Held>, IsolateError> {
     let parent = record.and_then(|record| Repo::open(&record.parent).ok());
     let parent = parent.filter(|parent| parent.common_dir() == repo.common_dir() && parent.git_dir() != repo.git_dir());
@@ -102,6 +113,7 @@ pub(super) fn held(repo: &Repo, record: Option<&ChildRecord>, control: &Control)
         let path = path.filter(|path| git_dir_of(&repo.work_dir().join(path)).as_ref() == Some(&git_dir));
         places.push((path.unwrap_or_default(), git_dir));
     }
+    let known: Vec<PathBuf> = places.iter().map(|(_, git_dir)| git_dir.clone()).collect();
     let mut found = Vec::new();
     for (path, git_dir) in places.into_iter().rev() {
         control.check().map_err(GitError::from)?;
@@ -123,9 +135,70 @@ pub(super) fn held(repo: &Repo, record: Option<&ChildRecord>, control: &Control)
         let loose = checked_out && is_loose(&work_dir, counterpart.as_deref(), control)?;
         if loose || !commits.is_empty() {
             let path = if checked_out { path } else { name.unwrap_or_default() };
-            found.push(Held { path, module, elsewhere, commits, loose: loose.then_some(work_dir) });
+            let loose = loose.then_some(work_dir);
+            found.push(Held { path, module, refuge: elsewhere, submodule: true, commits, loose });
         }
     }
+    found.extend(nested(repo, parent.as_ref(), &known, control)?);
+    Ok(found)
+}
+
+/// The repositories in a Child that are no submodules of it and hold what the Parent's of that place do
+/// not, inner ones first.
+fn nested(
+    repo: &Repo,
+    parent: Option<&Repo>,
+    submodules: &[PathBuf],
+    control: &Control,
+) -> Result<Vec<Held>, IsolateError> {
+    let mut found = Vec::new();
+    for path in repositories_in(repo.work_dir(), control)?.into_iter().rev() {
+        let work_dir = repo.work_dir().join(&path);
+        let Some(git_dir) = git_dir_of(&work_dir) else { continue };
+        // Other work trees of this repository were looked at before.
+        if submodules.contains(&git_dir) || git_dir.starts_with(repo.common_dir()) {
+            continue;
+        }
+        let counterpart = parent.map(|parent| parent.work_dir().join(&path));
+        let module = Module::open(&git_dir)?;
+        let inside = git_dir.starts_with(repo.work_dir());
+        let commits = if inside && !module.is_untouched_clone() {
+            let elsewhere = counterpart.as_deref().and_then(git_dir_of);
+            module.only_here(elsewhere.as_deref().map(Module::open).transpose()?.as_ref())?
+        } else {
+            Vec::new()
+        };
+        let loose = is_loose(&work_dir, counterpart.as_deref(), control)?;
+        if loose || !commits.is_empty() {
+            // A repository that is not the Child's outlives it.
+            let refuge = Module::open(if inside { repo.common_dir() } else { &git_dir })?;
+            let loose = loose.then_some(work_dir);
+            found.push(Held { path, module, refuge: Some(refuge), submodule: false, commits, loose });
+        }
+    }
+    Ok(found)
+}
+
+/// The directories below `root` that are repositories of their own, outer ones first.
+fn repositories_in(root: &Path, control: &Control) -> Result<Vec<PathBuf>, IsolateError> {
+    let mut found = Vec::new();
+    let mut walk = walkdir::WalkDir::new(root).min_depth(1).into_iter();
+    while let Some(entry) = walk.next() {
+        control.check().map_err(GitError::from)?;
+        // What can't be read is for the removal to report.
+        let Ok(entry) = entry else { continue };
+        if entry.file_name() != ".git" {
+            continue;
+        }
+        if entry.file_type().is_dir() {
+            walk.skip_current_dir();
+        }
+        let directory = entry.path().parent().unwrap_or(root);
+        if directory != root && is_repository(directory) {
+            found.push(directory.strip_prefix(root).unwrap_or(directory).to_owned());
+        }
+    }
+    found.sort();
     Ok(found)
 }
 
@@ -187,7 +260,7 @@ pub(super) fn held_by_gone(repo: &Repo, entry: &Registered) -> Result<Vec<Held>,
         let elsewhere = refuge.find(&name).as_deref().map(Module::open).transpose()?;
         let commits = module.only_here(elsewhere.as_ref())?;
         if !commits.is_empty() {
-            found.push(Held { path: name, module, elsewhere, commits, loose: None });
+            found.push(Held { path: name, module, refuge: elsewhere, submodule: true, commits, loose: None });
         }
     }
     Ok(found)
