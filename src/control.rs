@@ -14,8 +14,10 @@
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::environment::{self, Environment};
 
 /// Why an operation was stopped before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +47,7 @@ pub struct Control {
     limit: Option<Duration>,
     paused_ms: Arc<AtomicU64>,
     progress: Progress,
+    environment: Option<Arc<Environment>>,
 }
 
 impl Default for Control {
@@ -63,6 +66,7 @@ impl Control {
             limit: None,
             paused_ms: Arc::new(AtomicU64::new(0)),
             progress: Progress::default(),
+            environment: None,
         }
     }
 
@@ -76,6 +80,17 @@ impl Control {
     pub fn with_interrupt_flag(mut self, flag: Arc<AtomicBool>) -> Self {
         self.interrupted = flag;
         self
+    }
+
+    /// The same clock, interrupt and progress; every git of the operation gets `environment`.
+    pub(crate) fn with_environment(&self, environment: Arc<Environment>) -> Self {
+        Self { environment: Some(environment), ..self.clone() }
+    }
+
+    /// What a reference gives to every git of the operation: its own, or what is in force for the
+    /// whole process.
+    pub(crate) fn environment(&self) -> Option<Arc<Environment>> {
+        self.environment.clone().or_else(environment::in_force)
     }
 
     /// Asks the operation to stop.
@@ -150,6 +165,8 @@ pub enum Stage {
     Writing,
     /// Taking files away.
     Removing,
+    /// Talking to a remote; [`Progress::said`] is what git says of it.
+    Cloning,
 }
 
 #[derive(Debug, Default)]
@@ -158,6 +175,7 @@ struct Counters {
     files: AtomicU64,
     cloned: AtomicU64,
     copied: AtomicU64,
+    said: Mutex<String>,
 }
 
 /// How far an operation is: counters that the operation moves and anybody may read. Clones share
@@ -176,7 +194,7 @@ impl Progress {
     /// What the operation is at.
     pub fn stage(&self) -> Stage {
         let number = self.0.stage.load(Ordering::Relaxed);
-        let all = [Stage::Filling, Stage::Snapshot, Stage::Combining, Stage::Writing, Stage::Removing];
+        let all = [Stage::Filling, Stage::Snapshot, Stage::Combining, Stage::Writing, Stage::Removing, Stage::Cloning];
         all.into_iter().find(|stage| *stage as u8 == number).unwrap_or_default()
     }
 
@@ -193,6 +211,15 @@ impl Progress {
     /// Bytes that were copied. A file that changed meanwhile and was copied again counts again.
     pub fn bytes_copied(&self) -> u64 {
         self.0.copied.load(Ordering::Relaxed)
+    }
+
+    /// The last line of progress of a git that talks to a remote; empty before there is one.
+    pub fn said(&self) -> String {
+        self.0.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn say(&self, line: &str) {
+        line.clone_into(&mut self.0.said.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub(crate) fn enter(&self, stage: Stage) {

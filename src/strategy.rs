@@ -7,6 +7,7 @@ use crate::fold::{self, FoldOutcome, FoldRequest};
 use crate::isolate::remove::{self, RemoveOutcome};
 use crate::isolate::{self, IsolateOutcome, IsolateRequest};
 use crate::options::IsolationOptions;
+use crate::reference::{self, Reference, ReferenceError};
 
 /// Where the options come from.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +29,33 @@ impl Source {
     }
 }
 
+/// What the jobs of a strategy have in common.
+#[derive(Debug, Clone, Default)]
+struct Setup {
+    options: Source,
+    reference: reference::Source,
+}
+
+impl Setup {
+    /// The options, once the paths of a job were found good; a reference is looked at last.
+    fn options(
+        &self,
+        parent: &Path,
+        reference: &Result<Option<Reference>, ReferenceError>,
+    ) -> Result<IsolationOptions, String> {
+        let options = self.options.options(parent)?;
+        reference.as_ref().map(|_| options).map_err(ToString::to_string)
+    }
+
+    /// The control of a job, with what the reference gives to every git.
+    fn control(control: &Control, reference: &Result<Option<Reference>, ReferenceError>) -> Control {
+        match reference {
+            Ok(Some(reference)) => control.with_environment(reference.environment().clone()),
+            _ => control.clone(),
+        }
+    }
+}
+
 /// An isolation strategy: how Children are made and folded back.
 ///
 /// By default the options are read from the Parent's `isolationOptions.toml`; options that are
@@ -41,7 +69,7 @@ impl Source {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Strategy {
-    source: Source,
+    setup: Setup,
 }
 
 impl Strategy {
@@ -52,23 +80,48 @@ impl Strategy {
 
     /// A strategy with these options, whatever the Parent's file says.
     pub fn with_options(options: IsolationOptions) -> Self {
-        Self { source: Source::Given(Box::new(options)) }
+        Self { setup: Setup { options: Source::Given(Box::new(options)), ..Setup::default() } }
     }
 
     /// A strategy with the options of a file (TOML or JSON), read anew for each job. A file that
     /// can't be used makes the job an invalid invocation.
     pub fn with_options_file(file: impl Into<PathBuf>) -> Self {
-        Self { source: Source::File(file.into()) }
+        Self { setup: Setup { options: Source::File(file.into()), ..Setup::default() } }
+    }
+
+    /// The same strategy, acting for a reference: every git of its jobs carries the reference's
+    /// environment, and what a fold commits its author. Without one, the reference that
+    /// [`Reference::parse`] put in force counts.
+    #[must_use]
+    pub fn with_reference(mut self, reference: Reference) -> Self {
+        self.setup.reference = reference::Source::Given(Box::new(reference));
+        self
+    }
+
+    /// The same strategy, acting for the reference in a file (TOML or JSON), which is read anew for each
+    /// job. A file that can't be used makes the job an invalid invocation.
+    #[must_use]
+    pub fn with_reference_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.setup.reference = reference::Source::File(file.into());
+        self
+    }
+
+    /// The reference that the strategy acts for, if it has one of its own.
+    ///
+    /// # Errors
+    /// [`ReferenceError`] where the file can't be used.
+    pub fn reference(&self) -> Result<Option<Reference>, ReferenceError> {
+        self.setup.reference.load()
     }
 
     /// Makes Children.
     pub fn isolator(&self) -> Isolator {
-        Isolator { source: self.source.clone() }
+        Isolator { setup: self.setup.clone() }
     }
 
     /// Folds them back.
     pub fn integrator(&self) -> Integrator {
-        Integrator { source: self.source.clone() }
+        Integrator { setup: self.setup.clone() }
     }
 
     /// The full name of the branch that belongs to an id.
@@ -96,7 +149,7 @@ pub trait FoldBackend: Send + Sync {
 /// Makes and removes Children.
 #[derive(Debug, Clone)]
 pub struct Isolator {
-    source: Source,
+    setup: Setup,
 }
 
 impl Isolator {
@@ -105,24 +158,28 @@ impl Isolator {
     /// # Errors
     /// In one line, what makes the invocation invalid.
     pub fn check(&self, request: &IsolateRequest) -> Result<(), String> {
-        isolate::check(request, |parent| self.source.options(parent)).map(drop)
+        let reference = self.setup.reference.load();
+        isolate::check(request, |parent| self.setup.options(parent, &reference)).map(drop)
     }
 }
 
 impl IsolationBackend for Isolator {
     fn isolate(&self, request: &IsolateRequest, control: &Control) -> IsolateOutcome {
-        isolate::isolate(request, |parent| self.source.options(parent), control)
+        let reference = self.setup.reference.load();
+        let control = Setup::control(control, &reference);
+        isolate::isolate(request, |parent| self.setup.options(parent, &reference), &control)
     }
 
     fn remove(&self, child: &Path, force: bool, control: &Control) -> RemoveOutcome {
-        remove::remove(child, force, control)
+        let control = Setup::control(control, &self.setup.reference.load());
+        remove::remove(child, force, &control)
     }
 }
 
 /// Folds Children back.
 #[derive(Debug, Clone)]
 pub struct Integrator {
-    source: Source,
+    setup: Setup,
 }
 
 impl Integrator {
@@ -131,12 +188,15 @@ impl Integrator {
     /// # Errors
     /// In one line, what makes the invocation invalid.
     pub fn check(&self, request: &FoldRequest) -> Result<(), String> {
-        fold::check(request, |parent| self.source.options(parent)).map(drop)
+        let reference = self.setup.reference.load();
+        fold::check(request, |parent| self.setup.options(parent, &reference)).map(drop)
     }
 }
 
 impl FoldBackend for Integrator {
     fn fold(&self, request: &FoldRequest, control: &Control) -> FoldOutcome {
-        fold::fold(request, |parent| self.source.options(parent), control)
+        let reference = self.setup.reference.load();
+        let control = Setup::control(control, &reference);
+        fold::fold(request, |parent| self.setup.options(parent, &reference), &control)
     }
 }

@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Prune(PruneArgs),
     /// Print the branch that belongs to each id
     BranchNameOf(BranchNameArgs),
+    /// The reference work line: look at a copy, make one, or print the environment for git
+    Reference(ReferenceArgs),
 }
 
 /// What isolate and fold have in common.
@@ -61,6 +63,9 @@ pub(crate) struct HostArgs {
     /// isolationOptions from this file (TOML or JSON) instead of the Parent's
     #[arg(long, value_name = "FILE")]
     pub(crate) options: Option<PathBuf>,
+    /// Act for the reference in this file (TOML or JSON): its author, its environment for git
+    #[arg(long, value_name = "FILE")]
+    pub(crate) reference: Option<PathBuf>,
     /// Run ARGV at each status, with --id, --label and --phase appended
     #[arg(long)]
     pub(crate) on_status: bool,
@@ -114,6 +119,35 @@ pub(crate) struct RemoveArgs {
     /// Save loose work under refs/isofold/saved/ and remove all the same
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReferenceArgs {
+    /// What to do
+    #[arg(value_enum, value_name = "inspect|materialize|env")]
+    pub(crate) action: ReferenceAction,
+    /// The reference (TOML or JSON); - is stdin
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    pub(crate) reference: PathBuf,
+    /// The copy of the line
+    #[arg(long, value_name = "DIR")]
+    pub(crate) copy: Option<PathBuf>,
+    /// One line of JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// materialize: stop after this many milliseconds
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) duration_ms: Option<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum ReferenceAction {
+    /// Say whether the copy is there and is one of the line
+    Inspect,
+    /// Make the copy
+    Materialize,
+    /// Print the environment for git
+    Env,
 }
 
 #[derive(Debug, Args)]

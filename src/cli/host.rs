@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use isofold::{Control, Strategy};
+use isofold::{Control, Reference, Strategy};
 use serde_json::{Map, Value};
 
 use super::args::HostArgs;
@@ -50,6 +50,8 @@ pub(crate) struct Protocol {
     key: Option<String>,
     id: Option<String>,
     on_status: Vec<OsString>,
+    /// The variable with a token, which the command must not see.
+    token: Option<String>,
     control: Control,
 }
 
@@ -80,12 +82,15 @@ pub(crate) fn begin(face: Face, args: HostArgs, id_needed: bool) -> Result<(Prot
         }
         args.duration_ms.as_deref().map(duration).transpose()
     };
+    // Whatever comes of the arguments. A file that can't be used is the job's to report.
+    let token = args.reference.as_deref().and_then(|file| Reference::from_file(file).ok());
+    let token = token.and_then(|reference| reference.credential_env().map(str::to_owned));
     let limit = match checked() {
         Ok(limit) => limit,
         Err(why) => {
             // A command that is there only by mistake is not run.
             let on_status = if args.on_status { args.argv } else { Vec::new() };
-            let protocol = Protocol { face, key: None, id: known, on_status, control: Control::new() };
+            let protocol = Protocol { face, key: None, id: known, on_status, token, control: Control::new() };
             return Err(protocol.invalid(&why));
         }
     };
@@ -100,11 +105,16 @@ pub(crate) fn begin(face: Face, args: HostArgs, id_needed: bool) -> Result<(Prot
         Some(file) => Strategy::with_options_file(file),
         None => Strategy::new(),
     };
+    let strategy = match args.reference {
+        Some(file) => strategy.with_reference_file(file),
+        None => strategy,
+    };
     let protocol = Protocol {
         face,
         key: args.context.map(|key| key.to_string_lossy().into_owned()),
         id: known.clone(),
         on_status: args.argv,
+        token,
         control: control.clone(),
     };
     let job = Job {
@@ -117,7 +127,7 @@ pub(crate) fn begin(face: Face, args: HostArgs, id_needed: bool) -> Result<(Prot
     Ok((protocol, job))
 }
 
-fn duration(text: &OsStr) -> Result<Duration, String> {
+pub(crate) fn duration(text: &OsStr) -> Result<Duration, String> {
     let parsed = text.to_str().filter(|t| t.bytes().all(|b| b.is_ascii_digit())).and_then(|t| t.parse::<u64>().ok());
     match parsed {
         Some(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds)),
@@ -127,8 +137,14 @@ fn duration(text: &OsStr) -> Result<Duration, String> {
 
 /// Prints the lines of an invalid invocation: no `key`, the bare label.
 pub(crate) fn refuse(face: Face, id: Option<&str>, why: &str) -> ExitCode {
-    let protocol =
-        Protocol { face, key: None, id: id.map(str::to_owned), on_status: Vec::new(), control: Control::new() };
+    let protocol = Protocol {
+        face,
+        key: None,
+        id: id.map(str::to_owned),
+        on_status: Vec::new(),
+        token: None,
+        control: Control::new(),
+    };
     protocol.invalid(why)
 }
 
@@ -215,6 +231,9 @@ impl Protocol {
             command.arg("--id").arg(id);
         }
         command.args(["--label", label, "--phase", phase]).stdin(Stdio::null()).process_group(0);
+        if let Some(token) = &self.token {
+            command.env_remove(token);
+        }
         // Its output must not mix with the lines on stdout.
         if let Ok(stderr) = std::io::stderr().as_fd().try_clone_to_owned() {
             command.stdout(stderr);

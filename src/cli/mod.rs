@@ -8,6 +8,7 @@ mod isolate;
 mod output;
 mod progress;
 mod prune;
+mod reference;
 mod remove;
 mod saved;
 
@@ -54,6 +55,7 @@ fn run(cli: Cli) -> ExitCode {
         Some(Command::Saved(command)) => saved::run(command, cli.directory.as_deref()),
         Some(Command::Prune(args)) => prune::run(&args, cli.directory.as_deref()),
         Some(Command::BranchNameOf(args)) => branch_name_of::run(&args),
+        Some(Command::Reference(args)) => reference::run(args),
         None => {
             output::error("no command was given", Some("isofold --help lists the commands"));
             ExitCode::from(INVALID)

@@ -75,6 +75,7 @@ fn text(progress: &Progress) -> String {
         Stage::Combining => "merging".to_owned(),
         Stage::Writing => "writing".to_owned(),
         Stage::Removing => "removing".to_owned(),
+        Stage::Cloning => Some(progress.said()).filter(|said| !said.is_empty()).unwrap_or("cloning".to_owned()),
         _ => "preparing".to_owned(),
     }
 }

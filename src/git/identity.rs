@@ -15,9 +15,10 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// The identity of whoever runs this process, exactly as `git commit` in `repo` would take it:
-    /// `GIT_*` variables, then the configuration. `Ok(Err(words))` where git finds none.
+    /// the author of a reference, `GIT_*` variables, then the configuration. `Ok(Err(words))` where git
+    /// finds none.
     pub(crate) fn of_user(repo: &Repo, control: &Control) -> Result<Result<Self, String>, GitError> {
-        if let Some(known) = Self::plain(repo)? {
+        if let Some(known) = Self::plain(repo, control)? {
             return Ok(Ok(known));
         }
         let git = repo.git();
@@ -30,15 +31,19 @@ impl Identity {
 
     /// The identity where names and addresses are plainly said, by variables or the configuration;
     /// what git has to work out (a date given, an address made of the host's name) is left to git.
-    fn plain(repo: &Repo) -> Result<Option<Self>, GitError> {
+    fn plain(repo: &Repo, control: &Control) -> Result<Option<Self>, GitError> {
         let unread = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"];
         if unread.iter().any(|name| std::env::var_os(name).is_some()) {
             return Ok(None);
         }
         let act = || "cannot read the configuration of the identity".to_owned();
         let config = repo.library().config().act(act)?.snapshot().act(act)?;
+        let given = control.environment();
+        let author = given.as_ref().and_then(|environment| environment.author.as_ref());
         let said = |role: &str, what: &str| -> Option<String> {
-            let variable = std::env::var(format!("GIT_{}_{}", role.to_uppercase(), what.to_uppercase())).ok();
+            let given = author.map(|(name, email)| if what == "name" { name } else { email }.clone());
+            let variable =
+                given.or_else(|| std::env::var(format!("GIT_{}_{}", role.to_uppercase(), what.to_uppercase())).ok());
             let value = variable.or_else(|| config.get_string(&format!("{role}.{what}")).ok());
             let value = value.or_else(|| config.get_string(&format!("user.{what}")).ok())?;
             // git strips these from the ends.

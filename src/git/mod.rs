@@ -9,6 +9,7 @@ pub(crate) mod nested;
 pub(crate) mod program;
 pub(crate) mod quarantine;
 pub(crate) mod refs;
+pub(crate) mod remote;
 pub(crate) mod repository;
 pub(crate) mod tree;
 pub(crate) mod worktrees;

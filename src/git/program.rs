@@ -2,8 +2,10 @@
 //!
 //! Every git runs with `LC_ALL=C`, without git's local environment variables, with stdin closed or
 //! fed by us, without hooks, fsmonitor, background maintenance, prompts or a pager, and in a process
-//! group of its own that is killed when the operation has to stop.
+//! group of its own that is killed when the operation has to stop. It carries the environment of the
+//! reference in force; only [`transport`] inherits the token.
 
+use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -14,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::{GitError, one_line};
 use crate::control::{Control, POLL};
+use crate::environment;
 
 /// Variables of git that describe the user and the machine, not one repository; all others that
 /// start with `GIT_` are cleared.
@@ -52,6 +55,9 @@ const PINNED_CONFIG: [&str; 8] = [
 
 /// How long output may stay open after git itself is gone.
 const STRAY_OUTPUT: Duration = Duration::from_secs(2);
+
+/// Sees bytes as they come.
+type Watch<'a> = &'a dyn Fn(&[u8]);
 
 /// A git program bound to one git directory and work tree.
 #[derive(Debug, Clone)]
@@ -116,55 +122,123 @@ impl Git {
         input: Option<Vec<u8>>,
         control: &Control,
     ) -> Result<Finished, GitError> {
-        control.check()?;
         let args: Vec<OsString> = args.into_iter().map(|a| a.as_ref().to_owned()).collect();
-        let mut words = args.iter().map(|a| a.to_string_lossy());
-        let mut name = words.next().unwrap_or_default();
-        // Settings of this one run come first.
-        while name == "-c" {
-            name = words.nth(1).unwrap_or_default();
-        }
-        let name = name.into_owned();
-        let mut command = Command::new("git");
-        for (key, _) in std::env::vars_os() {
-            let text = key.to_string_lossy();
-            if text.starts_with("GIT_") && !KEPT_VARIABLES.contains(&&*text) {
-                command.env_remove(&key);
-            }
-        }
+        let mut command = plain_git(control);
         command
-            .env("LC_ALL", "C")
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("GIT_OPTIONAL_LOCKS", "0")
             .env("GIT_DIR", &self.repository)
             .env("GIT_WORK_TREE", &self.work_tree)
             .envs(self.env.iter().map(|(k, v)| (k, v)))
-            .current_dir(&self.work_tree)
-            .arg("--no-pager");
-        for config in PINNED_CONFIG {
-            command.args(["-c", config]);
-        }
-        command
-            .args(&args)
-            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        tracing::debug!(?args, "git");
-        let mut child = command.spawn().map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound if self.work_tree.is_dir() => {
-                GitError::NoProgram { needed_for: format!("git {name}") }
-            }
-            _ => GitError::Io { act: "cannot start git in", path: self.work_tree.clone(), source },
-        })?;
-        let (stdout, stderr) = pump(&mut child, input, control)?;
-        let status = child.wait().map_err(GitError::io("cannot wait for git in", &self.work_tree))?;
-        Ok(Finished { code: status.code(), stdout, stderr, command: name })
+            .current_dir(&self.work_tree);
+        execute(command, &self.work_tree, &args, input, None, control)
     }
 }
 
+/// Git outside of any repository, talking to a remote: the one git that inherits the token of the
+/// environment in force, where that has use for it. What it says reaches `watch` line by line, and
+/// nobody sees the token in it.
+pub(crate) fn transport(args: &[OsString], watch: &dyn Fn(&str), control: &Control) -> Result<Finished, GitError> {
+    let mut command = plain_git(control);
+    // The configuration of a repository that happens to be above has no say.
+    let outside = Path::new("/");
+    // Nobody is there to answer: neither git nor ssh may ask on a terminal, and a trace that the machine's
+    // configuration asks for could hold any variable.
+    command.current_dir(outside).env("SSH_ASKPASS_REQUIRE", "force");
+    for trace in ["GIT_TRACE2", "GIT_TRACE2_EVENT", "GIT_TRACE2_PERF"] {
+        command.env(trace, "0");
+    }
+    let asks = std::env::var_os("SSH_ASKPASS").is_some_and(|program| !program.is_empty());
+    if !asks {
+        command.env("SSH_ASKPASS", "false");
+    }
+    let environment = control.environment();
+    let credential = environment.as_ref().and_then(|environment| environment.credential.as_ref());
+    if !asks || credential.is_some() {
+        // Set and empty, it keeps git from falling back on the one for ssh.
+        command.env("GIT_ASKPASS", "");
+    }
+    if let Some((variable, token)) = environment.as_ref().and_then(|environment| environment.token()) {
+        command.env(variable, token);
+    }
+    let clean = |text: &str| environment.as_ref().map_or_else(|| text.to_owned(), |e| e.redacted(text));
+    let unfinished = RefCell::new(Vec::new());
+    let lines = |bytes: &[u8]| {
+        let mut unfinished = unfinished.borrow_mut();
+        unfinished.extend_from_slice(bytes);
+        while let Some(end) = unfinished.iter().position(|b| matches!(b, b'\r' | b'\n')) {
+            let line: Vec<u8> = unfinished.drain(..=end).collect();
+            let line = one_line(&clean(&String::from_utf8_lossy(&line)));
+            if !line.is_empty() {
+                watch(&line);
+            }
+        }
+    };
+    let mut finished = execute(command, outside, args, None, Some(&lines), control)?;
+    finished.stderr = clean(&String::from_utf8_lossy(&finished.stderr)).into_bytes();
+    Ok(finished)
+}
+
+/// Git with nothing but what holds for every git of this process.
+fn plain_git(control: &Control) -> Command {
+    let mut command = Command::new("git");
+    for (key, _) in std::env::vars_os() {
+        let text = key.to_string_lossy();
+        if text.starts_with("GIT_") && !KEPT_VARIABLES.contains(&&*text) {
+            command.env_remove(&key);
+        }
+    }
+    for variable in environment::withheld() {
+        command.env_remove(variable);
+    }
+    if let Some(environment) = control.environment() {
+        command.envs(environment.variables(0));
+    }
+    command.env("LC_ALL", "C").env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0").arg("--no-pager");
+    for config in PINNED_CONFIG {
+        command.args(["-c", config]);
+    }
+    command
+}
+
+/// Runs a prepared git to its end or until `control` stops it; `watch` sees stderr as it comes.
+fn execute(
+    mut command: Command,
+    place: &Path,
+    args: &[OsString],
+    input: Option<Vec<u8>>,
+    watch: Option<Watch<'_>>,
+    control: &Control,
+) -> Result<Finished, GitError> {
+    control.check()?;
+    let mut words = args.iter().map(|a| a.to_string_lossy());
+    let mut name = words.next().unwrap_or_default();
+    // Settings of this one run come first.
+    while name == "-c" {
+        name = words.nth(1).unwrap_or_default();
+    }
+    let name = name.into_owned();
+    command
+        .args(args)
+        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    tracing::debug!(?args, "git");
+    let mut child = command.spawn().map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound if place.is_dir() => GitError::NoProgram { needed_for: format!("git {name}") },
+        _ => GitError::Io { act: "cannot start git in", path: place.to_owned(), source },
+    })?;
+    let [stdout, stderr] = pump(&mut child, input, watch, control)?;
+    let status = child.wait().map_err(GitError::io("cannot wait for git in", place))?;
+    Ok(Finished { code: status.code(), stdout, stderr, command: name })
+}
+
 /// Feeds and drains the child's pipes until they close; ends its process group on a stop.
-fn pump(child: &mut Child, input: Option<Vec<u8>>, control: &Control) -> Result<(Vec<u8>, Vec<u8>), GitError> {
+fn pump(
+    child: &mut Child,
+    input: Option<Vec<u8>>,
+    watch: Option<Watch<'_>>,
+    control: &Control,
+) -> Result<[Vec<u8>; 2], GitError> {
     let (sender, receiver) = mpsc::channel();
     if let (Some(mut pipe), Some(input)) = (child.stdin.take(), input) {
         // A git that stops reading early says why on stderr; a broken pipe here adds nothing.
@@ -173,9 +247,15 @@ fn pump(child: &mut Child, input: Option<Vec<u8>>, control: &Control) -> Result<
     let drain = |index: usize, mut pipe: Box<dyn Read + Send>| {
         let sender = sender.clone();
         std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = pipe.read_to_end(&mut bytes);
-            let _ = sender.send((index, bytes));
+            let mut piece = vec![0; 64 * 1024];
+            loop {
+                match pipe.read(&mut piece) {
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    // Nothing says that the pipe is over.
+                    Ok(0) | Err(_) => break drop(sender.send((index, Vec::new()))),
+                    Ok(read) => drop(sender.send((index, piece[..read].to_vec()))),
+                }
+            }
         });
     };
     if let Some(pipe) = child.stdout.take() {
@@ -184,16 +264,21 @@ fn pump(child: &mut Child, input: Option<Vec<u8>>, control: &Control) -> Result<
     if let Some(pipe) = child.stderr.take() {
         drain(1, Box::new(pipe));
     }
-    let mut outputs = [None, None];
+    let mut outputs = [Vec::new(), Vec::new()];
+    let mut open = 2;
     let mut gone_since: Option<Instant> = None;
-    while outputs.iter().any(Option::is_none) {
-        if let Ok((index, bytes)) = receiver.recv_timeout(POLL) {
-            outputs[index] = Some(bytes);
-            continue;
-        }
+    while open > 0 {
         if let Err(stop) = control.check() {
             end_group(child);
             return Err(stop.into());
+        }
+        if let Ok((index, bytes)) = receiver.recv_timeout(POLL) {
+            open -= usize::from(bytes.is_empty());
+            if let Some(watch) = watch.filter(|_| index == 1) {
+                watch(&bytes);
+            }
+            outputs[index].extend(bytes);
+            continue;
         }
         if gone_since.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
             gone_since = Some(Instant::now());
@@ -202,8 +287,7 @@ fn pump(child: &mut Child, input: Option<Vec<u8>>, control: &Control) -> Result<
             break;
         }
     }
-    let [stdout, stderr] = outputs;
-    Ok((stdout.unwrap_or_default(), stderr.unwrap_or_default()))
+    Ok(outputs)
 }
 
 /// Kills the child's whole group and reaps the child.
