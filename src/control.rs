@@ -136,6 +136,12 @@ impl Control {
         result
     }
 
+    /// A control for one step of the operation: the same interrupt, and a clock of its own.
+    pub(crate) fn step(&self, limit: Duration) -> Self {
+        let (interrupted, progress) = (self.interrupted.clone(), self.progress.clone());
+        Self { interrupted, progress, ..Self::with_clock(limit) }
+    }
+
     /// How far the operation is; a clone of it may be watched from another thread.
     pub fn progress(&self) -> &Progress {
         &self.progress

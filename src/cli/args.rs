@@ -16,9 +16,9 @@ pub(crate) struct Cli {
     /// With --version: as JSON, with the protocol's number
     #[arg(long, requires = "version")]
     pub(crate) json: bool,
-    /// Work in DIR instead of the current directory (saved, prune)
-    #[arg(short = 'C', global = true, value_name = "DIR")]
-    pub(crate) directory: Option<PathBuf>,
+    /// Work as if started in DIR
+    #[arg(short = 'C', value_name = "DIR", global = true)]
+    pub(crate) directory: Vec<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -40,6 +40,12 @@ pub(crate) enum Command {
     BranchNameOf(BranchNameArgs),
     /// The reference work line: look at a copy, make one, or print the environment for git
     Reference(ReferenceArgs),
+    /// Run a command in a worktree of its own, and return what it did as a patch
+    Capture(CaptureArgs),
+    /// One patch per agent, which outlives the agent's worktree
+    Patch(PatchArgs),
+    /// What the hooks of agent tools call
+    Hook(HookArgs),
 }
 
 /// What isolate and fold have in common.
@@ -181,6 +187,80 @@ pub(crate) enum SavedCommand {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CaptureArgs {
+    /// The commit that the command starts from [default: HEAD]
+    #[arg(long, value_name = "REF", conflicts_with = "from_dirty")]
+    pub(crate) base_ref: Option<OsString>,
+    /// A directory of the work tree [default: .]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) repo_path: Option<PathBuf>,
+    /// Where the patch goes, instead of a temporary directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// End the command after this many seconds; what it did by then is still returned
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
+    pub(crate) timeout: Option<OsString>,
+    /// Start from the working files as they are, not from a commit
+    #[arg(long)]
+    pub(crate) from_dirty: bool,
+    /// The command's stdin [default: empty]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<PathBuf>,
+    /// Show the command's output on stderr as it comes
+    #[arg(long)]
+    pub(crate) tee: bool,
+    /// A command for sh -c
+    #[arg(long, value_name = "STRING", allow_hyphen_values = true)]
+    pub(crate) command: Option<OsString>,
+    /// Or a command and its arguments
+    #[arg(last = true, value_name = "ARGV")]
+    pub(crate) argv: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PatchArgs {
+    #[command(subcommand)]
+    pub(crate) what: PatchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PatchCommand {
+    /// Write what a linked worktree holds beyond the agent's base
+    Record {
+        /// Whose patch it is
+        #[arg(long, value_name = "A", allow_hyphen_values = true)]
+        agent: OsString,
+        /// The worktree, or a directory in it [default: .]
+        #[arg(long, value_name = "DIR")]
+        worktree: Option<PathBuf>,
+    },
+    /// Every patch: agent, base, files, size, age
+    List {
+        /// As JSON, in one line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Bring a patch into the main checkout's working files; its index stays
+    Land {
+        #[arg(value_name = "A", allow_hyphen_values = true)]
+        agent: OsString,
+        /// Merge what the checkout changed meanwhile; leave markers where that can't be done
+        #[arg(long = "3way")]
+        three_way: bool,
+    },
+    /// Print a patch
+    Show {
+        #[arg(value_name = "A", allow_hyphen_values = true)]
+        agent: OsString,
+    },
+    /// Forget a patch
+    Drop {
+        #[arg(value_name = "A", allow_hyphen_values = true)]
+        agent: OsString,
+    },
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
     /// Saved commits older than this go too, and base entries of gone Children still registered
     #[arg(long, value_name = "DAYS")]
@@ -191,4 +271,27 @@ pub(crate) struct PruneArgs {
     /// As one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HookArgs {
+    #[command(subcommand)]
+    pub(crate) what: HookCommand,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum HookCommand {
+    /// After an edit: record the agent's patch; never fails, never says anything
+    Patch,
+    /// Make a worktree of the name in the event, and print its path
+    WorktreeCreate,
+    /// Take such a worktree away; what only it holds is saved first
+    WorktreeRemove,
+}
+
+impl HookArgs {
+    /// Whether it is the hook that never fails.
+    pub(crate) fn is_patch(&self) -> bool {
+        matches!(self.what, HookCommand::Patch)
+    }
 }

@@ -2,18 +2,22 @@
 
 mod args;
 mod branch_name_of;
+mod capture;
 mod fold;
+mod hook;
 mod host;
 mod isolate;
 mod output;
+mod patch;
 mod progress;
 mod prune;
 mod reference;
 mod remove;
 mod saved;
+mod signals;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -48,14 +52,22 @@ fn run(cli: Cli) -> ExitCode {
         output::line(&text);
         return ExitCode::SUCCESS;
     }
+    for directory in &cli.directory {
+        if let Err(error) = std::env::set_current_dir(directory) {
+            return unusable(cli.command.as_ref(), &format!("cannot change to {}: {error}", directory.display()));
+        }
+    }
     match cli.command {
         Some(Command::Isolate(args)) => isolate::run(args),
         Some(Command::Fold(args)) => fold::run(args),
         Some(Command::Remove(args)) => remove::run(args),
-        Some(Command::Saved(command)) => saved::run(command, cli.directory.as_deref()),
-        Some(Command::Prune(args)) => prune::run(&args, cli.directory.as_deref()),
+        Some(Command::Saved(command)) => saved::run(command),
+        Some(Command::Prune(args)) => prune::run(&args),
         Some(Command::BranchNameOf(args)) => branch_name_of::run(&args),
         Some(Command::Reference(args)) => reference::run(args),
+        Some(Command::Capture(args)) => capture::run(args),
+        Some(Command::Patch(args)) => patch::run(args),
+        Some(Command::Hook(args)) => hook::run(args.what),
         None => {
             output::error("no command was given", Some("isofold --help lists the commands"));
             ExitCode::from(INVALID)
@@ -64,12 +76,35 @@ fn run(cli: Cli) -> ExitCode {
 }
 
 /// The directory that a command of the person face works in.
-fn working_directory(given: Option<&Path>) -> Result<PathBuf, String> {
-    let current = std::env::current_dir().map_err(|error| format!("the current directory can't be read: {error}"));
-    match given {
-        Some(given) if given.is_absolute() => Ok(given.to_owned()),
-        Some(given) => current.map(|current| current.join(given)),
-        None => current,
+fn working_directory() -> Result<PathBuf, String> {
+    std::env::current_dir().map_err(|error| format!("the current directory can't be read: {error}"))
+}
+
+/// `-C` names a directory that can't be worked in.
+fn unusable(command: Option<&Command>, why: &str) -> ExitCode {
+    match command {
+        Some(Command::Isolate(_)) => host::refuse(host::Face::Isolation, None, why),
+        Some(Command::Fold(_)) => host::refuse(host::Face::Integration, None, why),
+        Some(Command::Remove(_)) => remove::refuse(why),
+        Some(Command::Capture(_)) => capture::refuse("work-tree", why),
+        Some(Command::Hook(args)) if args.is_patch() => ExitCode::SUCCESS,
+        _ => {
+            output::error(why, None);
+            ExitCode::from(INVALID)
+        }
+    }
+}
+
+/// The name of the command, past the options that may stand before it, and of its own subcommand.
+fn command_in(arguments: &[OsString]) -> (&str, &str) {
+    let mut words = arguments.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
+    loop {
+        match words.next() {
+            Some("-C") => drop(words.next()),
+            Some(word) if word.starts_with('-') => {}
+            Some(word) => return (word, words.next().unwrap_or_default()),
+            None => return ("", ""),
+        }
     }
 }
 
@@ -83,10 +118,13 @@ fn refuse(arguments: &[OsString], error: &clap::Error) -> ExitCode {
     let why = text.lines().next().unwrap_or_default();
     let why = why.strip_prefix("error: ").unwrap_or(why).trim_end_matches(':').to_owned();
     let id = host::id_in(arguments);
-    match arguments.get(1).and_then(|a| a.to_str()) {
-        Some("isolate") => host::refuse(host::Face::Isolation, id.as_deref(), &why),
-        Some("fold") => host::refuse(host::Face::Integration, id.as_deref(), &why),
-        Some("remove") => remove::refuse(&why),
+    match command_in(arguments) {
+        ("isolate", _) => host::refuse(host::Face::Isolation, id.as_deref(), &why),
+        ("fold", _) => host::refuse(host::Face::Integration, id.as_deref(), &why),
+        ("remove", _) => remove::refuse(&why),
+        ("capture", _) => capture::refuse("arguments", &why),
+        // Whatever is wrong with a hook, the edit goes on.
+        ("hook", "patch") => ExitCode::SUCCESS,
         _ => {
             output::error(&why, Some("isofold --help lists the commands"));
             ExitCode::from(INVALID)

@@ -10,8 +10,38 @@ pub(crate) fn line(text: &str) {
 
 /// Text on stdout.
 pub(crate) fn text(text: &str) {
+    bytes(text.as_bytes());
+}
+
+/// Bytes on stdout.
+pub(crate) fn bytes(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+}
+
+/// `warning:` for a person.
+pub(crate) fn warn(what: &str) {
+    eprintln!("warning: {what}");
+}
+
+/// A path for a line: without control characters.
+pub(crate) fn plain(path: &std::path::Path) -> String {
+    path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A number and what it counts.
+pub(crate) fn count(number: usize, one: &str, more: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { more })
+}
+
+/// A size in bytes, for a person.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let Some((unit, name)) = UNITS.into_iter().find(|(unit, _)| bytes >= *unit) else {
+        return format!("{bytes} B");
+    };
+    // Two parts, so that no number is too large for tenths.
+    format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit)
 }
 
 /// `error:` and, after a blank line, `hint:`.

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use isofold::{Control, Progress, Stage};
 
+use super::output::size;
+
 /// Work that is over sooner is not worth a line.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PACE: Duration = Duration::from_millis(100);
@@ -88,15 +90,6 @@ fn filling(files: u64, cloned: u64, copied: u64) -> String {
         (cloned, copied) => format!(", {} cloned, {} copied", size(cloned), size(copied)),
     };
     format!("filling: {files} files{how}")
-}
-
-fn size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let Some((unit, name)) = UNITS.into_iter().find(|(unit, _)| bytes >= *unit) else {
-        return format!("{bytes} B");
-    };
-    // Two parts, so that no number is too large for tenths.
-    format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit)
 }
 
 #[cfg(test)]

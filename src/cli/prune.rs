@@ -1,6 +1,5 @@
 //! `isofold prune`.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,12 +12,12 @@ use super::args::PruneArgs;
 use super::progress::watched;
 use super::{INTERRUPTED, INVALID, output, working_directory};
 
-pub(crate) fn run(args: &PruneArgs, directory: Option<&Path>) -> ExitCode {
+pub(crate) fn run(args: &PruneArgs) -> ExitCode {
     let interrupt = Arc::new(AtomicBool::new(false));
     let caught = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM]
         .into_iter()
         .try_for_each(|signal| signal_hook::flag::register(signal, interrupt.clone()).map(drop));
-    let directory = match (working_directory(directory), caught) {
+    let directory = match (working_directory(), caught) {
         (Ok(directory), Ok(())) => directory,
         (Err(why), _) => return refuse(&why),
         (_, Err(error)) => return refuse(&format!("signals can't be caught: {error}")),

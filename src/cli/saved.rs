@@ -1,6 +1,5 @@
 //! `isofold saved`.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use isofold::saved::{self, Saved, SavedError};
@@ -9,8 +8,8 @@ use serde_json::{Value, json};
 use super::args::SavedCommand;
 use super::{INVALID, output, working_directory};
 
-pub(crate) fn run(command: SavedCommand, directory: Option<&Path>) -> ExitCode {
-    let directory = match working_directory(directory) {
+pub(crate) fn run(command: SavedCommand) -> ExitCode {
+    let directory = match working_directory() {
         Ok(directory) => directory,
         Err(why) => {
             output::error(&why, None);

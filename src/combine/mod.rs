@@ -5,6 +5,7 @@
 
 pub(crate) mod bases;
 pub(crate) mod builtin;
+pub(crate) mod markers;
 mod program;
 mod renames;
 mod report;

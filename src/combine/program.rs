@@ -25,6 +25,21 @@ const PINNED: [&str; 8] = [
 
 /// The merge; `None` from a git that has no `merge-tree --write-tree`.
 pub(super) fn merge_tree(git: &Git, ours: Oid, theirs: Oid, control: &Control) -> Result<Option<Combined>, GitError> {
+    let merged = merge_tree_marked(git, ours, theirs, control)?;
+    Ok(merged.map(|(tree, conflicts)| match conflicts.is_empty() {
+        true => Combined::Clean { tree, engine: ENGINE },
+        false => Combined::Conflict { conflicts, engine: ENGINE },
+    }))
+}
+
+/// The same, with the tree that git writes for a conflict: markers in the files, and the ids of the two
+/// commits for labels.
+pub(super) fn merge_tree_marked(
+    git: &Git,
+    ours: Oid,
+    theirs: Oid,
+    control: &Control,
+) -> Result<Option<(Oid, Vec<Conflict>)>, GitError> {
     let (ours, theirs) = (ours.to_string(), theirs.to_string());
     let question = ["merge-tree", "--write-tree", "-z", "--messages", &ours, &theirs];
     let finished = git.run(PINNED.into_iter().chain(question), None, control)?;
@@ -39,7 +54,7 @@ pub(super) fn merge_tree(git: &Git, ours: Oid, theirs: Oid, control: &Control) -
     let tree = fields.next().and_then(|f| std::str::from_utf8(f).ok()).and_then(|f| Oid::from_str(f.trim()).ok());
     let tree = tree.ok_or_else(unreadable)?;
     if finished.code == Some(0) {
-        return Ok(Some(Combined::Clean { tree, engine: ENGINE }));
+        return Ok(Some((tree, Vec::new())));
     }
     // Conflicted entries up to an empty field: `MODE ID STAGE<tab>PATH`.
     let mut paths: Vec<&[u8]> = Vec::new();
@@ -87,5 +102,5 @@ pub(super) fn merge_tree(git: &Git, ours: Oid, theirs: Oid, control: &Control) -
     // Beside a kind that says more, this one says nothing.
     let special: Vec<String> = conflicts.iter().filter(|c| c.kind != CONTENTS).map(|c| c.path.clone()).collect();
     conflicts.retain(|c| c.kind != CONTENTS || !special.contains(&c.path));
-    Ok(Some(Combined::Conflict { conflicts, engine: ENGINE }))
+    Ok(Some((tree, conflicts)))
 }

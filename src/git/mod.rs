@@ -3,6 +3,8 @@
 
 pub(crate) mod identity;
 pub(crate) mod index_file;
+pub(crate) mod local;
+mod locate;
 pub(crate) mod merge_file;
 pub(crate) mod modules;
 pub(crate) mod nested;

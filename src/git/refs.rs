@@ -16,6 +16,7 @@ use crate::control::{Control, POLL};
 pub(crate) const OURS: &str = "refs/isofold/";
 pub(crate) const SAVED: &str = "refs/isofold/saved/";
 pub(crate) const BASES: &str = "refs/isofold/base/";
+pub(crate) const PATCHES: &str = "refs/isofold/patch/";
 
 /// How long a ref that another process has locked is waited for: as git does by default.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -215,7 +216,8 @@ impl Repo {
         };
         for found in self.library().references().act(act)? {
             let found: Reference<'_> = found.act(act)?;
-            let hidden = found.name_bytes().starts_with(BASES.as_bytes());
+            // They go when the work they belong to is done.
+            let hidden = [BASES, PATCHES].iter().any(|space| found.name_bytes().starts_with(space.as_bytes()));
             if found.name_bytes() == without.as_bytes() || hidden {
                 continue;
             }
