@@ -49,6 +49,7 @@
 //! ```
 
 mod branch_name;
+mod capture;
 mod combine;
 pub mod control;
 mod diff;
@@ -73,6 +74,9 @@ pub mod testing_combine;
 mod write;
 
 pub use branch_name::branch_name_of;
+pub use capture::{
+    CaptureCommand, CaptureOutcome, CaptureRequest, Captured, CommandResult, Output as CommandOutput, Survivor, capture,
+};
 pub use combine::{Conflict, MergeEngine};
 pub use control::{Control, Progress, Stage, Stop};
 pub use fold::{FoldNotes, FoldOutcome, FoldRequest, Integration, Landing};

@@ -39,6 +39,11 @@ impl Owner {
         other_boot || !Self { pid, started, boot: now }.lives()
     }
 
+    /// The process with this id; `None` where there is none, or the system does not tell.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        start_time(pid).map(|started| Self { pid, started, boot: boot_id() })
+    }
+
     /// Whether the process still runs; where the system does not tell, it is taken to.
     pub(crate) fn lives(&self) -> bool {
         if !self.boot.is_empty() && self.boot != boot_id() {

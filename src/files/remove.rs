@@ -157,6 +157,12 @@ pub(crate) fn open_files(directory: &Path) {
     }
 }
 
+/// Lets the owner into every directory below `directory`, and read every regular file.
+pub(crate) fn open_all(directory: &Path) {
+    open_up(directory);
+    open_files(directory);
+}
+
 /// Gives the owner every right on `directory` and the directories below. What can't be changed is
 /// left to the removal to report.
 fn open_up(directory: &Path) {

@@ -430,7 +430,7 @@ fn refined(index: &IndexFile, mut stats: Vec<Option<IndexStat>>, snapshot: &Inde
 }
 
 /// Carries sparse-checkout patterns and the work tree's own configuration.
-fn carry_settings(repo: &Repo, admin: &Path) -> Result<(), IsolateError> {
+pub(crate) fn carry_settings(repo: &Repo, admin: &Path) -> Result<(), IsolateError> {
     let copy = |name: &str| -> Result<bool, GitError> {
         let (from, to) = (repo.git_dir().join(name), admin.join(name));
         if !from.is_file() {

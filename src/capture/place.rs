@@ -1,0 +1,371 @@
+//! The worktree of a capture: made, taken away, or left to a person; and what killed captures left.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::CaptureError;
+use super::command::end_group;
+use crate::control::{Control, Stage};
+use crate::files::FilesError;
+use crate::files::remove::{mounted_below, remove_tree};
+use crate::git::index_file::IndexFile;
+use crate::git::repository::Repo;
+use crate::git::worktrees::{self, NewEntry};
+use crate::git::{GitError, Oid, show};
+use crate::isolate::remove::{RemoveOutcome, remove};
+use crate::isolate::{self, IsolateOutcome, IsolateRequest};
+use crate::options::IsolationOptions;
+use crate::records::{BaseEntry, ChildRecord, Owner, State, forget_bases_of};
+
+/// Temporary directories of captures, and the worktree in each.
+const PREFIX: &str = "isofold-capture-";
+
+/// Says whose capture is at work in a temporary directory, and what runs for it.
+const MARKER: &str = "capturing.toml";
+
+/// How long a removal fights with a survivor that goes on writing.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The worktree of a capture that is under way.
+pub(super) struct Worktree {
+    /// Its root, links resolved.
+    pub(super) root: PathBuf,
+    /// The commit that its patch starts from.
+    pub(super) base: Oid,
+    admin: PathBuf,
+    common: PathBuf,
+    /// The directory that it lies in, which stays if the patch is written there.
+    temporary: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    owner: Owner,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<Owner>,
+}
+
+/// Where the files of a finished capture go.
+pub(super) struct Names {
+    directory: PathBuf,
+    stem: String,
+}
+
+impl Names {
+    /// The patch is `STEM.patch`, an output beside it `STEM.stdout`.
+    pub(super) fn beside(&self, what: &str) -> PathBuf {
+        self.directory.join(format!("{}.{what}", self.stem))
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl Worktree {
+    /// Makes a worktree at `base`, or filled with the working files.
+    pub(super) fn make(repo: &Repo, base: Option<Oid>, control: &Control) -> Result<Self, CaptureError> {
+        let temporary = tempfile::Builder::new().prefix(PREFIX).tempdir();
+        let place = std::env::temp_dir();
+        let temporary = temporary.map_err(FilesError::io("cannot make a directory in", &place))?.keep();
+        let made = fs::canonicalize(&temporary)
+            .map_err(|error| CaptureError::from(FilesError::io("cannot read", &temporary)(error)))
+            .and_then(|real| Self::make_in(repo, base, real, control));
+        if made.is_err() {
+            // All else was taken back already.
+            let _ = fs::remove_file(temporary.join(MARKER));
+            let _ = fs::remove_dir(&temporary);
+        }
+        made
+    }
+
+    fn make_in(repo: &Repo, base: Option<Oid>, temporary: PathBuf, control: &Control) -> Result<Self, CaptureError> {
+        if temporary.starts_with(repo.work_dir()) {
+            return Err(CaptureError::Inside { temporary, root: repo.work_dir().to_owned() });
+        }
+        let name = temporary.file_name().unwrap_or_default().to_string_lossy().replacen(PREFIX, "capture-", 1);
+        let root = temporary.join(name);
+        write_marker(&temporary, None)?;
+        let common = repo.common_dir().to_owned();
+        match base {
+            Some(base) => {
+                let admin = register(repo, &root, base)?;
+                let worktree = Self { root, base, admin, common, temporary };
+                if let Err(error) = worktree.check_out(repo, control) {
+                    // Taken back; what is left, if anything, is said.
+                    return Err(worktree.remove(repo).err().map_or(error, CaptureError::Other));
+                }
+                Ok(worktree)
+            }
+            None => {
+                let request = IsolateRequest::detached(repo.work_dir(), &root);
+                let options = |parent: &Path| IsolationOptions::of_parent(parent).map_err(|error| error.to_string());
+                match isolate::isolate(&request, options, control) {
+                    IsolateOutcome::Isolated(_) => {}
+                    IsolateOutcome::Failed(why) | IsolateOutcome::InvalidInvocation(why) => {
+                        return Err(CaptureError::Other(why));
+                    }
+                    IsolateOutcome::Interrupted(_) => return Err(crate::control::Stop::Interrupt.into()),
+                }
+                let child = Repo::open(&root).map_err(|error| CaptureError::Other(error.to_string()))?;
+                let admin = child.git_dir().to_owned();
+                let base = BaseEntry::newest_of_child(repo, child.work_dir())?.map(|entry| entry.base);
+                let base = base.ok_or_else(|| CaptureError::Other("the isolation has no base".to_owned()))?;
+                Ok(Self { root, base, admin, common, temporary })
+            }
+        }
+    }
+
+    /// The files of the base, as git checks them out; no hook runs.
+    fn check_out(&self, repo: &Repo, control: &Control) -> Result<(), CaptureError> {
+        control.progress().enter(Stage::Filling);
+        isolate::carry_settings(repo, &self.admin).map_err(|error| CaptureError::Other(error.to_string()))?;
+        let git = crate::git::program::Git::new(&self.admin, &self.root);
+        let base = self.base.to_string();
+        let read = ["-c", "core.splitIndex=false", "-c", "index.sparse=false", "read-tree", "-m", "-u", &base];
+        git.run(read, None, control)?.success()?;
+        control.check()?;
+        let mut record = ChildRecord::read(&self.admin)?
+            .ok_or_else(|| GitError::Format { what: format!("the record in {}", show(&self.admin)) })?;
+        record.state = State::Ready;
+        Ok(record.write(&self.admin)?)
+    }
+
+    /// A file for an output that is too long for memory.
+    pub(super) fn spool(&self, name: &str) -> PathBuf {
+        self.temporary.join(name)
+    }
+
+    /// Notes what runs.
+    pub(super) fn running(&self, pid: u32) -> Result<(), GitError> {
+        write_marker(&self.temporary, Owner::of(pid))
+    }
+
+    /// Where the patch and long outputs go.
+    pub(super) fn names(&self, output: Option<&Path>) -> Names {
+        let own = self.temporary.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match output {
+            Some(directory) => {
+                let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+                Names { directory, stem: own }
+            }
+            None => Names { directory: self.temporary.clone(), stem: "changes".to_owned() },
+        }
+    }
+
+    /// Opens the worktree's repository after the command: its `.git`, its registration and its index may
+    /// be gone or be something else.
+    pub(super) fn reopen(&mut self, repo: &Repo) -> Result<Repo, CaptureError> {
+        if !fs::symlink_metadata(&self.root).is_ok_and(|meta| meta.is_dir()) {
+            return Err(CaptureError::Gone(self.root.clone()));
+        }
+        let registered = fs::symlink_metadata(self.admin.join("HEAD")).is_ok();
+        if !registered {
+            // `git worktree remove` of a command that stands in it, or a prune.
+            let _ = fs::remove_dir_all(&self.admin);
+            self.admin = enter(repo, &self.root, self.base, State::Ready)?;
+        }
+        let git_file = self.root.join(".git");
+        let wanted = git_file_text(&self.admin);
+        if fs::read(&git_file).ok().as_ref() != Some(&wanted) {
+            // A repository that the command made of its own is not part of the work.
+            if fs::symlink_metadata(&git_file).is_ok() {
+                let aside = tempfile::Builder::new().prefix("replaced-git-").tempdir_in(&self.temporary);
+                let aside = aside.map_err(FilesError::io("cannot write to", &self.temporary))?;
+                fs::rename(&git_file, aside.path().join("git"))
+                    .map_err(FilesError::io("cannot move aside", &git_file))?;
+            }
+            fs::write(&git_file, &wanted).map_err(FilesError::io("cannot write", &git_file))?;
+        }
+        let gone = |name: &str| match fs::remove_file(self.admin.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(FilesError::io("cannot remove", &self.admin.join(name))(error))
+            }
+            _ => Ok(()),
+        };
+        // Everyone who could hold it was ended.
+        gone("index.lock")?;
+        let control = Control::new();
+        let git = crate::git::program::Git::new(&self.admin, &self.root);
+        let index = self.admin.join("index");
+        if !registered || !index.exists() {
+            git.run(["read-tree", &self.base.to_string()], None, &control)?.success()?;
+        }
+        match IndexFile::read(&index) {
+            Ok(found) if found.unmerged().is_empty() => {}
+            // What the command left half-merged counts as it stands there; so does an index in a form
+            // of its own.
+            Ok(_) => drop(git.run(["add", "-A", "--sparse", "--", ":/"], None, &control)?.success()?),
+            Err(_) => {
+                let plain = ["update-index", "--no-split-index"];
+                let expanded = ["-c", "index.sparse=false", "read-tree", &self.base.to_string()];
+                if git.run(plain, None, &control)?.code != Some(0) || IndexFile::read(&index).is_err() {
+                    fs::remove_file(&index).map_err(FilesError::io("cannot remove", &index))?;
+                    git.run(expanded, None, &control)?.success()?;
+                }
+            }
+        }
+        Repo::open(&self.root).map_err(|error| CaptureError::Other(error.to_string()))
+    }
+
+    /// Takes the worktree and its registration away; the temporary directory too, unless something was
+    /// put there. `Err` says what is left.
+    pub(super) fn remove(&self, repo: &Repo) -> Result<(), String> {
+        let since = Instant::now();
+        let left =
+            |why: &dyn std::fmt::Display| format!("the worktree {} could not be removed: {why}", show(&self.root));
+        if let Some(place) = mounted_below(&self.root) {
+            return Err(left(&format!("something is mounted at {}", show(&place))));
+        }
+        loop {
+            match remove_tree(&self.root) {
+                Ok(()) => break,
+                Err(error) if since.elapsed() > PATIENCE => return Err(left(&error)),
+                Err(_) => std::thread::sleep(crate::control::POLL),
+            }
+        }
+        let forgotten = forget_bases_of(repo, &self.root, None);
+        forgotten.and_then(|()| worktrees::unregister(&self.common, &self.admin)).map_err(|error| left(&error))?;
+        let _ = fs::remove_file(self.temporary.join(MARKER));
+        let _ = fs::remove_dir(&self.temporary);
+        Ok(())
+    }
+
+    /// Leaves the worktree to a person: an ordinary one from here on.
+    pub(super) fn hand_over(&self) -> Result<(), String> {
+        let gone = |file: &Path| match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("{}: {error}", show(file))),
+            _ => Ok(()),
+        };
+        gone(&self.admin.join("locked"))?;
+        gone(&self.temporary.join(MARKER))
+    }
+}
+
+/// Makes the directory of a worktree, and registers it.
+fn register(repo: &Repo, root: &Path, base: Oid) -> Result<PathBuf, CaptureError> {
+    fs::create_dir(root).map_err(FilesError::io("cannot make", root))?;
+    let entered = enter(repo, root, base, State::Making);
+    if entered.is_err() {
+        remove_tree(root)?;
+    }
+    entered
+}
+
+/// Registers an existing directory as a worktree at `base`.
+fn enter(repo: &Repo, root: &Path, base: Oid, state: State) -> Result<PathBuf, CaptureError> {
+    let owner = Owner::this();
+    let lock_reason = format!("isofold {} is capturing", owner.pid);
+    let head = base.to_string();
+    let entry = NewEntry { child: root, head: &head, lock_reason: &lock_reason };
+    let mut tries = 0;
+    let admin = loop {
+        match worktrees::register(repo.common_dir(), &entry) {
+            // Another removed the registry's directory, empty for a moment.
+            Err(GitError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound && tries < 20 => tries += 1,
+            other => break other?,
+        }
+    };
+    let record = ChildRecord {
+        state,
+        id: None,
+        parent: repo.work_dir().to_owned(),
+        child: root.to_owned(),
+        parent_branch: None,
+        branch: None,
+        exclude: Vec::new(),
+        omitted: Vec::new(),
+        owner,
+    };
+    let git_file = root.join(".git");
+    let written = record.write(&admin).and_then(|()| {
+        if fs::symlink_metadata(&git_file).is_ok() {
+            return Ok(());
+        }
+        fs::write(&git_file, git_file_text(&admin)).map_err(GitError::io("cannot write", &git_file))
+    });
+    if let Err(error) = written {
+        worktrees::unregister(repo.common_dir(), &admin)?;
+        return Err(error.into());
+    }
+    Ok(admin)
+}
+
+fn git_file_text(admin: &Path) -> Vec<u8> {
+    [b"gitdir: ", admin.as_os_str().as_encoded_bytes(), b"\n"].concat()
+}
+
+fn write_marker(temporary: &Path, command: Option<Owner>) -> Result<(), GitError> {
+    let marker = Marker { owner: Owner::this(), command };
+    let text = toml::to_string(&marker).map_err(|e| GitError::Format { what: format!("a marker ({e})") })?;
+    crate::patch::store::replace(temporary, MARKER, text.as_bytes())
+}
+
+/// Takes away what captures left that were killed; the work of a command that had begun is saved first.
+/// Returns the refs that keep it.
+pub(super) fn sweep(repo: &Repo, control: &Control) -> Vec<String> {
+    let mut saved = Vec::new();
+    let entries = match worktrees::registered(repo.common_dir()) {
+        Ok(entries) => entries,
+        Err(error) => {
+            tracing::warn!(%error, "the registry can't be read");
+            return saved;
+        }
+    };
+    for entry in entries {
+        let Some(temporary) = entry.directory.parent().filter(|p| is_ours(p)) else { continue };
+        let Some(marker) = read_marker(temporary).filter(|marker| !marker.owner.lives()) else { continue };
+        if let Some(command) = &marker.command {
+            // A reused id is another process; without one, whoever is left of the group is the command's.
+            if Owner::of(command.pid).is_none_or(|now| now == *command) {
+                end_group(command.pid);
+            }
+        }
+        let record = ChildRecord::read(&entry.admin).ok().flatten();
+        if record.is_some_and(|record| record.state != State::Making) {
+            let git_file = entry.directory.join(".git");
+            if entry.directory.is_dir() && fs::symlink_metadata(&git_file).is_err() {
+                // The command removed it; without it nobody could tell what this is.
+                if let Err(error) = fs::write(&git_file, git_file_text(&entry.admin)) {
+                    tracing::warn!(%error, "the .git of a killed capture could not be restored");
+                }
+            }
+            match remove(&entry.directory, true, control) {
+                RemoveOutcome::Removed { saved: refs } => saved.extend(refs),
+                RemoveOutcome::AlreadyGone => {
+                    if let Err(error) = worktrees::unregister(repo.common_dir(), &entry.admin) {
+                        tracing::warn!(%error, "the entry of a killed capture could not be removed");
+                    }
+                }
+                other => {
+                    // It can't be saved, so it stays.
+                    tracing::warn!(?other, "what a killed capture left could not be saved");
+                    continue;
+                }
+            }
+        } else {
+            let cleared = remove_tree(&entry.directory).map_err(|e| e.to_string());
+            let cleared = cleared
+                .and_then(|()| worktrees::unregister(repo.common_dir(), &entry.admin).map_err(|e| e.to_string()));
+            if let Err(error) = cleared {
+                tracing::warn!(%error, "what a killed capture left could not be removed");
+                continue;
+            }
+        }
+        let _ = fs::remove_file(temporary.join(MARKER));
+        let _ = fs::remove_dir(temporary);
+    }
+    saved
+}
+
+fn is_ours(directory: &Path) -> bool {
+    directory.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+}
+
+fn read_marker(temporary: &Path) -> Option<Marker> {
+    toml::from_str(&fs::read_to_string(temporary.join(MARKER)).ok()?).ok()
+}
