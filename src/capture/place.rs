@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use super::CaptureError;
 use super::command::end_group;
 use crate::control::{Control, Stage};
 use crate::files::FilesError;
+use crate::files::owner::Owner;
 use crate::files::remove::{mounted_below, remove_tree};
 use crate::git::index_file::IndexFile;
 use crate::git::repository::Repo;
@@ -19,7 +21,7 @@ use crate::git::{GitError, Oid, show};
 use crate::isolate::remove::{RemoveOutcome, remove};
 use crate::isolate::{self, IsolateOutcome, IsolateRequest};
 use crate::options::IsolationOptions;
-use crate::records::{BaseEntry, ChildRecord, Owner, State, forget_bases_of};
+use crate::records::{BaseEntry, ChildRecord, Made, State, bases_of, forget};
 
 /// Temporary directories of captures, and the worktree in each.
 const PREFIX: &str = "isofold-capture-";
@@ -69,7 +71,8 @@ impl Names {
 impl Worktree {
     /// Makes a worktree at `base`, or filled with the working files.
     pub(super) fn make(repo: &Repo, base: Option<Oid>, control: &Control) -> Result<Self, CaptureError> {
-        let temporary = tempfile::Builder::new().prefix(PREFIX).tempdir();
+        let private = fs::Permissions::from_mode(0o700);
+        let temporary = tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir();
         let place = std::env::temp_dir();
         let temporary = temporary.map_err(FilesError::io("cannot make a directory in", &place))?.keep();
         let made = fs::canonicalize(&temporary)
@@ -228,7 +231,8 @@ impl Worktree {
                 Err(_) => std::thread::sleep(crate::control::POLL),
             }
         }
-        let forgotten = forget_bases_of(repo, &self.root, None);
+        let forgotten =
+            bases_of(repo, &self.root).and_then(|names| names.iter().try_for_each(|name| forget(repo, name)));
         forgotten.and_then(|()| worktrees::unregister(&self.common, &self.admin)).map_err(|error| left(&error))?;
         let _ = fs::remove_file(self.temporary.join(MARKER));
         let _ = fs::remove_dir(&self.temporary);
@@ -262,14 +266,6 @@ fn enter(repo: &Repo, root: &Path, base: Oid, state: State) -> Result<PathBuf, C
     let lock_reason = format!("isofold {} is capturing", owner.pid);
     let head = base.to_string();
     let entry = NewEntry { child: root, head: &head, lock_reason: &lock_reason };
-    let mut tries = 0;
-    let admin = loop {
-        match worktrees::register(repo.common_dir(), &entry) {
-            // Another removed the registry's directory, empty for a moment.
-            Err(GitError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound && tries < 20 => tries += 1,
-            other => break other?,
-        }
-    };
     let record = ChildRecord {
         state,
         id: None,
@@ -280,14 +276,14 @@ fn enter(repo: &Repo, root: &Path, base: Oid, state: State) -> Result<PathBuf, C
         exclude: Vec::new(),
         omitted: Vec::new(),
         owner,
+        made: Made::default(),
     };
+    let admin = worktrees::register(repo.common_dir(), &entry, |staged| record.write(staged))?;
     let git_file = root.join(".git");
-    let written = record.write(&admin).and_then(|()| {
-        if fs::symlink_metadata(&git_file).is_ok() {
-            return Ok(());
-        }
-        fs::write(&git_file, git_file_text(&admin)).map_err(GitError::io("cannot write", &git_file))
-    });
+    let written = match fs::symlink_metadata(&git_file) {
+        Ok(_) => Ok(()),
+        Err(_) => fs::write(&git_file, git_file_text(&admin)).map_err(GitError::io("cannot write", &git_file)),
+    };
     if let Err(error) = written {
         worktrees::unregister(repo.common_dir(), &admin)?;
         return Err(error.into());

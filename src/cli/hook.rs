@@ -1,12 +1,14 @@
 //! `isofold hook`: what the hooks of agent tools call. The event comes on stdin.
 
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 
-use isofold::Patches;
+use isofold::{Control, Patches, SessionError, SessionWorktree};
 
 use super::args::HookCommand;
-use super::{INVALID, output, signals};
+use super::{INTERRUPTED, INVALID, output, signals};
 
 /// No event is larger; one that is, is none of ours.
 const LARGEST: u64 = 256 << 20;
@@ -14,10 +16,8 @@ const LARGEST: u64 = 256 << 20;
 pub(crate) fn run(what: HookCommand) -> ExitCode {
     match what {
         HookCommand::Patch => patch(),
-        HookCommand::WorktreeCreate | HookCommand::WorktreeRemove => {
-            output::error("not there yet", None);
-            ExitCode::from(INVALID)
-        }
+        HookCommand::WorktreeCreate => worktree(isofold::worktree_create),
+        HookCommand::WorktreeRemove => worktree(isofold::worktree_remove),
     }
 }
 
@@ -28,6 +28,39 @@ fn patch() -> ExitCode {
         drop(Patches::record_event(&event, &control));
     }
     ExitCode::SUCCESS
+}
+
+type Job = fn(&[u8], &Path, &Control) -> Result<SessionWorktree, SessionError>;
+
+/// Makes or removes a worktree; only its path is on stdout.
+fn worktree(job: Job) -> ExitCode {
+    let control = match signals::control() {
+        Ok(control) => control,
+        Err(why) => return refuse(&SessionError::Failed(why)),
+    };
+    let event = match event() {
+        Ok(event) => event,
+        Err(error) => return refuse(&SessionError::Usage(format!("the event can't be read: {error}"))),
+    };
+    match job(&event, Path::new("."), &control) {
+        Ok(done) => {
+            for name in &done.saved {
+                output::warn(&format!("what only this worktree held is saved as {name}"));
+            }
+            output::bytes(&[done.worktree.as_os_str().as_bytes(), b"\n"].concat());
+            ExitCode::SUCCESS
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+fn refuse(error: &SessionError) -> ExitCode {
+    output::error(&error.to_string(), None);
+    ExitCode::from(match error {
+        SessionError::Usage(_) => INVALID,
+        SessionError::Failed(_) => 1,
+        SessionError::Interrupted => INTERRUPTED,
+    })
 }
 
 fn event() -> std::io::Result<Vec<u8>> {

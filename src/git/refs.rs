@@ -175,6 +175,16 @@ impl Repo {
         moved.act(|| format!("cannot move {name}"))
     }
 
+    /// Removes a branch that is still at `tip`, if every commit of it is reachable from elsewhere;
+    /// whether it went.
+    pub(crate) fn remove_empty_branch(&self, name: &str, tip: Oid) -> Result<bool, GitError> {
+        if self.ref_id(name)? != Some(tip) || self.only_reached_by(tip, name, None)? {
+            return Ok(false);
+        }
+        self.remove_ref(name)?;
+        Ok(true)
+    }
+
     /// Puts a branch back to where it was, or away.
     pub(crate) fn restore_branch(&self, name: &str, before: Option<Oid>) -> Result<(), GitError> {
         match before {

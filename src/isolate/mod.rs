@@ -191,7 +191,36 @@ pub(crate) fn isolate(
         Ok(checked) => checked,
         Err(why) => return IsolateOutcome::InvalidInvocation(why),
     };
-    match run(request, &places, &options, control) {
+    let branch = match &request.id {
+        Some(id) if !request.detach => Some(format!("refs/heads/{}", crate::branch_name_of(id))),
+        _ => None,
+    };
+    outcome(run(request, branch, &places, &options, control))
+}
+
+/// Isolates into a place inside the Parent that it keeps for that, on the branch of this full name. Paths
+/// that the request names are those of `places`.
+pub(crate) fn isolate_at(
+    request: &IsolateRequest,
+    branch: &str,
+    options: impl FnOnce(&Path) -> Result<IsolationOptions, String>,
+    control: &Control,
+) -> IsolateOutcome {
+    if request.child.symlink_metadata().is_ok() {
+        recover::clear(&request.parent, &request.child);
+    }
+    let checked = invocation::for_session(&request.parent, &request.child).and_then(|places| {
+        let options = options(&places.parent)?;
+        Ok((places, options))
+    });
+    match checked {
+        Ok((places, options)) => outcome(run(request, Some(branch.to_owned()), &places, &options, control)),
+        Err(why) => IsolateOutcome::InvalidInvocation(why),
+    }
+}
+
+fn outcome(ran: Result<Isolation, IsolateError>) -> IsolateOutcome {
+    match ran {
         Ok(isolation) => IsolateOutcome::Isolated(Box::new(isolation)),
         Err(error) => match (error.stop(), error) {
             (Some(Stop::Clock), _) => IsolateOutcome::Failed("The Isolation clock fired.".to_owned()),
@@ -203,6 +232,7 @@ pub(crate) fn isolate(
 
 fn run(
     request: &IsolateRequest,
+    branch: Option<String>,
     places: &Places,
     options: &IsolationOptions,
     control: &Control,
@@ -220,10 +250,6 @@ fn run(
         let paths: Vec<String> = unmerged.iter().take(5).map(|p| show(as_path(p))).collect();
         return Err(IsolateError::Unmerged { paths: paths.join(", ") });
     }
-    let branch = match &request.id {
-        Some(id) if !request.detach => Some(format!("refs/heads/{}", crate::branch_name_of(id))),
-        _ => None,
-    };
     let mut undo = Undo::new(&repo);
     let mut record = ChildRecord {
         state: State::Making,
