@@ -159,6 +159,7 @@ impl Scratch {
             stat: IndexStat::default(),
             assume_valid: false,
             skip_worktree: false,
+            intent_to_add: false,
         });
         let index = scratch.index();
         let bytes = IndexFile::read(&index)?.with_entries(entries.collect());

@@ -25,15 +25,6 @@ pub(crate) fn for_isolate(parent: &Path, child: &Path) -> Result<Places, String>
     Ok(Places { parent: real_parent, child })
 }
 
-/// The same for a Child in a place inside the Parent that is kept for such.
-pub(crate) fn for_session(parent: &Path, child: &Path) -> Result<Places, String> {
-    let parent = existing_directory(parent, "Parent")?;
-    if fs::symlink_metadata(child).is_ok() {
-        return Err(format!("the worktree {} exists already; name another", show(child)));
-    }
-    Ok(Places { parent, child: resolved(child)? })
-}
-
 /// Checks the two directories of a fold: both exist.
 pub(crate) fn for_fold(parent: &Path, child: &Path) -> Result<Places, String> {
     absolute(parent, "parent")?;

@@ -65,7 +65,7 @@ mod prune;
 mod records;
 mod reference;
 pub mod saved;
-mod session;
+pub mod session;
 mod snapshot;
 mod strategy;
 #[doc(hidden)]
@@ -89,5 +89,4 @@ pub use options::{IsolationOptions, OptionsError};
 pub use patch::{LandConflict, Landed, Landing as PatchLanding, Listed, PatchError, Patches, Recorded};
 pub use prune::{PruneOutcome, PruneRequest, Pruned, prune};
 pub use reference::{InspectError, Inspection, MaterializeError, Materialized, Reference, ReferenceError};
-pub use session::hook::{SessionError, SessionWorktree, worktree_create, worktree_remove};
 pub use strategy::{FoldBackend, Integrator, IsolationBackend, Isolator, Strategy};

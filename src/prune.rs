@@ -65,7 +65,7 @@ pub fn prune(request: &PruneRequest, control: &Control) -> PruneOutcome {
 }
 
 fn run(request: &PruneRequest, control: &Control) -> Result<Pruned, IsolateError> {
-    let repo = Repo::discover(&request.directory)?;
+    let repo = Repo::containing(&request.directory)?;
     let mut pruned = Pruned {
         recovered: if request.dry_run { would_recover(&repo)? } else { recover_children(&repo, control)? },
         ..Pruned::default()

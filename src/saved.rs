@@ -83,7 +83,7 @@ impl Saved {
 /// What is saved in the repository that `directory` is in, newest first; with `all` also in the
 /// repositories of its submodules.
 pub fn list(directory: &Path, all: bool) -> Result<Vec<Saved>, SavedError> {
-    let repo = Repo::discover(directory)?;
+    let repo = Repo::containing(directory)?;
     let mut found: Vec<Saved> = repo.hidden(SAVED)?.iter().map(|hidden| Saved::of(hidden, None)).collect();
     if all {
         for (path, git_dir) in modules(&repo)? {
@@ -128,7 +128,7 @@ enum Place {
 
 /// The saved ref of that name: short or in full, in a submodule with its path and a colon before it.
 fn find(directory: &Path, name: &str) -> Result<(Place, Hidden), SavedError> {
-    let repo = Repo::discover(directory)?;
+    let repo = Repo::containing(directory)?;
     let unknown = || SavedError::Unknown(name.to_owned());
     let full = |short: &str| if short.starts_with(SAVED) { short.to_owned() } else { format!("{SAVED}{short}") };
     let pick = |refs: Vec<Hidden>, wanted: &str| refs.into_iter().find(|hidden| hidden.name == wanted);

@@ -275,6 +275,7 @@ fn enter(repo: &Repo, root: &Path, base: Oid, state: State) -> Result<PathBuf, C
         branch: None,
         exclude: Vec::new(),
         omitted: Vec::new(),
+        included: Vec::new(),
         owner,
         made: Made::default(),
     };

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::output::When;
+use super::session::SessionCommand;
+
 /// Isolate work in a git worktree that is just like your own directory, and fold it back.
 #[derive(Debug, Parser)]
 #[command(name = "isofold", disable_version_flag = true, disable_help_subcommand = true)]
@@ -19,6 +22,9 @@ pub(crate) struct Cli {
     /// Work as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub(crate) directory: Vec<PathBuf>,
+    /// Colours on stdout
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true, hide_possible_values = true)]
+    pub(crate) color: When,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -36,6 +42,11 @@ pub(crate) enum Command {
     Saved(SavedCommand),
     /// Clear away what nobody needs: killed runs' leftovers, base entries of Children that are gone
     Prune(PruneArgs),
+    /// Try something in a worktree of its own, keep it if it works
+    Session {
+        #[command(subcommand)]
+        command: SessionCommand,
+    },
     /// Print the branch that belongs to each id
     BranchNameOf(BranchNameArgs),
     /// The reference work line: look at a copy, make one, or print the environment for git

@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use isofold::{Control, Patches, SessionError, SessionWorktree};
+use isofold::session::{self, SessionError, SessionWorktree};
+use isofold::{Control, Patches};
 
 use super::args::HookCommand;
 use super::{INTERRUPTED, INVALID, output, signals};
@@ -16,8 +17,8 @@ const LARGEST: u64 = 256 << 20;
 pub(crate) fn run(what: HookCommand) -> ExitCode {
     match what {
         HookCommand::Patch => patch(),
-        HookCommand::WorktreeCreate => worktree(isofold::worktree_create),
-        HookCommand::WorktreeRemove => worktree(isofold::worktree_remove),
+        HookCommand::WorktreeCreate => worktree(session::worktree_create),
+        HookCommand::WorktreeRemove => worktree(session::worktree_remove),
     }
 }
 
@@ -58,8 +59,8 @@ fn refuse(error: &SessionError) -> ExitCode {
     output::error(&error.to_string(), None);
     ExitCode::from(match error {
         SessionError::Usage(_) => INVALID,
-        SessionError::Failed(_) => 1,
         SessionError::Interrupted => INTERRUPTED,
+        _ => 1,
     })
 }
 

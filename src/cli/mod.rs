@@ -14,6 +14,8 @@ mod prune;
 mod reference;
 mod remove;
 mod saved;
+mod session;
+mod session_run;
 mod signals;
 
 use std::ffi::OsString;
@@ -63,6 +65,10 @@ fn run(cli: Cli) -> ExitCode {
         Some(Command::Remove(args)) => remove::run(args),
         Some(Command::Saved(command)) => saved::run(command),
         Some(Command::Prune(args)) => prune::run(&args),
+        Some(Command::Session { command }) => match face(!cli.directory.is_empty(), cli.color) {
+            Ok(face) => session::run(command, &face),
+            Err(code) => code,
+        },
         Some(Command::BranchNameOf(args)) => branch_name_of::run(&args),
         Some(Command::Reference(args)) => reference::run(args),
         Some(Command::Capture(args)) => capture::run(args),
@@ -128,6 +134,17 @@ fn refuse(arguments: &[OsString], error: &clap::Error) -> ExitCode {
         _ => {
             output::error(&why, Some("isofold --help lists the commands"));
             ExitCode::from(INVALID)
+        }
+    }
+}
+
+/// Where a command of the person face works, and with which colours.
+fn face(elsewhere: bool, color: output::When) -> Result<session::Face, ExitCode> {
+    match std::env::current_dir() {
+        Ok(at) => Ok(session::Face { at, elsewhere, paint: output::Paint::new(color) }),
+        Err(error) => {
+            output::error(&format!("there is no current directory: {error}"), None);
+            Err(ExitCode::from(1))
         }
     }
 }

@@ -10,14 +10,14 @@ use crate::git::tree::Objects;
 use crate::git::worktrees::{admin_of_git_file, registered};
 use crate::records::{BaseEntry, ChildRecord, State};
 
-pub(super) struct ChildSide {
-    pub(super) repo: Repo,
+pub(crate) struct ChildSide {
+    pub(crate) repo: Repo,
 }
 
 impl ChildSide {
     /// Opens the Child after checking, without opening it, that its `.git` leads to an entry of the
     /// Parent's own registry that leads back, or is the Parent's repository itself.
-    pub(super) fn open(parent: &Repo, child: &Path) -> Result<Self, FoldError> {
+    pub(crate) fn open(parent: &Repo, child: &Path) -> Result<Self, FoldError> {
         let not = |why: &str| FoldError::NotRegistered { child: child.to_owned(), why: why.to_owned() };
         let git = child.join(".git");
         let meta = fs::symlink_metadata(&git).map_err(|_| not("it has no .git"))?;

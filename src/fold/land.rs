@@ -23,7 +23,7 @@ use crate::write::swap::Swap;
 const KEPT_BASES: usize = 50;
 
 /// The Parent as the snapshot saw it.
-pub(super) struct Ground<'a> {
+pub(crate) struct Ground<'a> {
     repo: &'a Repo,
     snapshot: &'a Snapshot,
     git: Git,
@@ -31,7 +31,7 @@ pub(super) struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
-    pub(super) fn new(repo: &'a Repo, snapshot: &'a Snapshot) -> Result<Self, GitError> {
+    pub(crate) fn new(repo: &'a Repo, snapshot: &'a Snapshot) -> Result<Self, GitError> {
         Ok(Self { repo, snapshot, git: repo.git(), file_mode: repo.config_bool("core.fileMode", true)? })
     }
 
@@ -44,11 +44,11 @@ impl<'a> Ground<'a> {
         }
     }
 
-    pub(super) fn plan(&self, changes: &[Change], control: &Control) -> Result<Plan, WriteError> {
+    pub(crate) fn plan(&self, changes: &[Change], control: &Control) -> Result<Plan, WriteError> {
         plan::plan(&self.view(), changes, control)
     }
 
-    pub(super) fn stage(&self, plan: &Plan, quarantine: &Quarantine, control: &Control) -> Result<Stage, WriteError> {
+    pub(crate) fn stage(&self, plan: &Plan, quarantine: &Quarantine, control: &Control) -> Result<Stage, WriteError> {
         let git = quarantine.enter(self.git.clone());
         let unconverted = self.is_plain(plan)?.then_some(quarantine as &dyn Objects);
         Stage::new(&self.view(), plan, &git, self.repo.git_dir(), unconverted, control)

@@ -2,9 +2,9 @@
 //!
 //! Until [`land`] nothing of the Parent is written; until HEAD moves everything can be taken back.
 
-mod child;
+pub(crate) mod child;
 mod history;
-mod land;
+pub(crate) mod land;
 mod pointers;
 
 use std::path::{Path, PathBuf};
@@ -174,12 +174,18 @@ pub(crate) enum FoldError {
         "Parent and Child have no commit in common, and no isolation joins them; merge by hand with git merge --allow-unrelated-histories"
     )]
     Unrelated,
+    #[error(
+        "{} came into the Child past the exclude list and stays out of every fold, but {} holds it; take it out of there first",
+        show(path),
+        place
+    )]
+    Included { path: PathBuf, place: String },
     #[error("git knows no identity for the commit ({0}); set user.name and user.email")]
     NoIdentity(String),
 }
 
 impl FoldError {
-    fn stop(&self) -> Option<Stop> {
+    pub(crate) fn stop(&self) -> Option<Stop> {
         match self {
             Self::Git(error) => error.stop(),
             Self::Files(error) => error.stop(),
@@ -303,9 +309,13 @@ fn run(
     let recorded = record.as_ref().map(|r| Excludes::new(&r.exclude)).transpose();
     let recorded = recorded.map_err(|e| GitError::Format { what: format!("a record's exclude list ({e})") })?;
     let excludes = recorded.unwrap_or_else(|| options.excludes().clone());
-    let isolated_here = record.as_ref().is_some_and(|r| r.parent == places.parent && r.child == places.child);
+    let made_from_here = record.as_ref().filter(|r| r.parent == places.parent && r.child == places.child);
+    let isolated_here = made_from_here.is_some();
     control.progress().enter(Stage::Snapshot);
-    let (ours, theirs) = both(&repo, &child, &excludes, isolated_here, entry.as_ref(), &quarantine, control)?;
+    let (ours, theirs) = both(&repo, &child, &excludes, made_from_here, entry.as_ref(), &quarantine, control)?;
+    if let Some(record) = record.as_ref().filter(|record| !record.included.is_empty()) {
+        nothing_included(&repo, record, entry.as_ref(), &child_head, &theirs)?;
+    }
     note_snapshots(notes, &ours, &theirs, &excludes, isolated_here);
 
     control.progress().enter(Stage::Combining);
@@ -415,17 +425,19 @@ fn both(
     repo: &Repo,
     child: &ChildSide,
     excludes: &Excludes,
-    isolated_here: bool,
+    made_from_here: Option<&ChildRecord>,
     entry: Option<&BaseEntry>,
     quarantine: &Quarantine,
     control: &Control,
 ) -> Result<(Snapshot, Snapshot), FoldError> {
     let keep = match entry {
-        Some(entry) if isolated_here => child.never_tracked(repo, entry)?,
+        Some(entry) if made_from_here.is_some() => child.never_tracked(repo, entry)?,
         _ => Vec::new(),
     };
     let parent_rules = Rules { leave_out: Some(excludes), ..Rules::default() };
-    let child_rules = Rules { leave_out: (!isolated_here).then_some(excludes), keep: &keep, omit: &[] };
+    // What a session let in past the exclude list is no work.
+    let omit = made_from_here.map(|record| record.included.as_slice()).unwrap_or_default();
+    let child_rules = Rules { leave_out: made_from_here.is_none().then_some(excludes), keep: &keep, omit };
     let store = quarantine.store();
     let (our_setting, their_setting) = (Setting::of(repo)?, Setting::of(&child.repo)?);
     let (parent_place, child_place) = (repo.place(), child.repo.place());
@@ -435,6 +447,30 @@ fn both(
         let theirs = theirs.join().expect("a snapshot does not panic")?;
         Ok((ours, theirs))
     })
+}
+
+/// Refuses to bring into history what a session was let in on past the exclude list.
+fn nothing_included(
+    repo: &Repo,
+    record: &ChildRecord,
+    entry: Option<&BaseEntry>,
+    child_head: &Head,
+    theirs: &Snapshot,
+) -> Result<(), FoldError> {
+    let found = |path: &[u8], place: String| Err(FoldError::Included { path: to_path(path), place });
+    let index = &theirs.index;
+    let mut paths = index.entries().iter().map(|e| index.path(e));
+    if let Some(path) = paths.find(|path| crate::snapshot::covered(&record.included, path)) {
+        return found(path, "its index".to_owned());
+    }
+    for commit in repo.commits_between(entry.and_then(|entry| entry.child_head), child_head.id)? {
+        for path in &record.included {
+            if repo.item_at(repo.tree_of(commit)?, path)?.is_some() {
+                return found(path, format!("its commit {}", &commit.to_string()[..10]));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn note_snapshots(notes: &mut FoldNotes, ours: &Snapshot, theirs: &Snapshot, excludes: &Excludes, isolated_here: bool) {

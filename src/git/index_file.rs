@@ -374,7 +374,8 @@ impl IndexFile {
     /// The bytes of an index with these entries (in any order), with the checksum habit of this one.
     pub(crate) fn with_entries(&self, mut entries: Vec<NewEntry>) -> Vec<u8> {
         entries.sort_by(|a, b| a.path.cmp(&b.path));
-        let version: u32 = if entries.iter().any(|e| e.skip_worktree) { 3 } else { 2 };
+        let extended = |entry: &NewEntry| entry.skip_worktree || entry.intent_to_add;
+        let version: u32 = if entries.iter().any(extended) { 3 } else { 2 };
         let mut bytes = b"DIRC".to_vec();
         bytes.extend_from_slice(&version.to_be_bytes());
         bytes.extend_from_slice(&u32::try_from(entries.len()).unwrap_or(u32::MAX).to_be_bytes());
@@ -390,12 +391,14 @@ impl IndexFile {
             if entry.assume_valid {
                 flags |= ASSUME_VALID;
             }
-            if entry.skip_worktree {
+            if extended(entry) {
                 flags |= EXTENDED;
             }
             bytes.extend_from_slice(&flags.to_be_bytes());
-            if entry.skip_worktree {
-                bytes.extend_from_slice(&SKIP_WORKTREE.to_be_bytes());
+            if extended(entry) {
+                let skip = if entry.skip_worktree { SKIP_WORKTREE } else { 0 };
+                let intent = if entry.intent_to_add { INTENT_TO_ADD } else { 0 };
+                bytes.extend_from_slice(&(skip | intent).to_be_bytes());
             }
             bytes.extend_from_slice(&entry.path);
             let padded = start + (bytes.len() - start + 8) / 8 * 8;
@@ -425,6 +428,7 @@ pub(crate) struct NewEntry {
     pub(crate) stat: IndexStat,
     pub(crate) assume_valid: bool,
     pub(crate) skip_worktree: bool,
+    pub(crate) intent_to_add: bool,
 }
 
 impl NewEntry {
@@ -437,6 +441,7 @@ impl NewEntry {
             stat: entry.stat,
             assume_valid: entry.assume_valid(),
             skip_worktree: entry.skip_worktree(),
+            intent_to_add: entry.intent_to_add(),
         }
     }
 }

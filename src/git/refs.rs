@@ -17,6 +17,7 @@ pub(crate) const OURS: &str = "refs/isofold/";
 pub(crate) const SAVED: &str = "refs/isofold/saved/";
 pub(crate) const BASES: &str = "refs/isofold/base/";
 pub(crate) const PATCHES: &str = "refs/isofold/patch/";
+pub(crate) const SESSIONS: &str = "refs/isofold/session/";
 
 /// How long a ref that another process has locked is waited for: as git does by default.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -175,16 +176,6 @@ impl Repo {
         moved.act(|| format!("cannot move {name}"))
     }
 
-    /// Removes a branch that is still at `tip`, if every commit of it is reachable from elsewhere;
-    /// whether it went.
-    pub(crate) fn remove_empty_branch(&self, name: &str, tip: Oid) -> Result<bool, GitError> {
-        if self.ref_id(name)? != Some(tip) || self.only_reached_by(tip, name, None)? {
-            return Ok(false);
-        }
-        self.remove_ref(name)?;
-        Ok(true)
-    }
-
     /// Puts a branch back to where it was, or away.
     pub(crate) fn restore_branch(&self, name: &str, before: Option<Oid>) -> Result<(), GitError> {
         match before {
@@ -216,9 +207,21 @@ impl Repo {
 
     /// Whether `id` would be reachable from no ref and no work tree's HEAD, were `without` gone.
     pub(crate) fn only_reached_by(&self, id: Oid, without: &str, also: Option<Oid>) -> Result<bool, GitError> {
+        Ok(self.unreached(&[id], without, also)?.next().is_some())
+    }
+
+    /// A walk over the commits of `tips` that no other ref has.
+    pub(super) fn unreached(
+        &self,
+        tips: &[Oid],
+        without: &str,
+        also: Option<Oid>,
+    ) -> Result<git2::Revwalk<'_>, GitError> {
         let act = || "cannot walk the history".to_owned();
         let mut walk = self.library().revwalk().act(act)?;
-        walk.push(id).act(act)?;
+        for tip in tips {
+            walk.push(*tip).act(act)?;
+        }
         let mut hide = |tip: Oid| match walk.hide(tip) {
             // Refs may point at trees, blobs or objects that are gone.
             Err(_) => Ok::<(), GitError>(()),
@@ -227,7 +230,8 @@ impl Repo {
         for found in self.library().references().act(act)? {
             let found: Reference<'_> = found.act(act)?;
             // They go when the work they belong to is done.
-            let hidden = [BASES, PATCHES].iter().any(|space| found.name_bytes().starts_with(space.as_bytes()));
+            let spaces = [BASES, PATCHES, SESSIONS];
+            let hidden = spaces.iter().any(|space| found.name_bytes().starts_with(space.as_bytes()));
             if found.name_bytes() == without.as_bytes() || hidden {
                 continue;
             }
@@ -238,7 +242,7 @@ impl Repo {
         if let Some(also) = also {
             hide(also)?;
         }
-        Ok(walk.next().is_some())
+        Ok(walk)
     }
 
     /// The name of the ref that saves a commit: `refs/isofold/saved/<label>-<id>`.

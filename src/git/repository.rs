@@ -86,12 +86,9 @@ impl Repo {
         Ok(Self { library, place: Place { git_dir, common_dir, work_dir } })
     }
 
-    /// Opens the repository whose work tree `directory` is in.
-    pub(crate) fn discover(directory: &Path) -> Result<Self, OpenError> {
-        match Self::open(directory) {
-            Err(OpenError::Subdirectory { root, .. }) => Self::open(&root),
-            other => other,
-        }
+    /// Whether git takes `name` for the name of a ref.
+    pub(crate) fn is_ref_name(name: &str) -> bool {
+        git2::Reference::is_valid_name(name)
     }
 
     /// Refuses, in the words of [`OpenError`], a directory that is no root of a work tree.
@@ -195,6 +192,11 @@ impl Repo {
             Some(id) => self.tree_of(id),
             None => super::tree::empty_tree(),
         }
+    }
+
+    /// The commits of these tips that no ref has, were `without` gone; the newest first.
+    pub(crate) fn commits_only_of(&self, tips: &[Oid], without: &str) -> Result<Vec<Oid>, GitError> {
+        self.unreached(tips, without, None)?.collect::<Result<_, _>>().act(|| "cannot walk the history".to_owned())
     }
 
     /// Whether `commit` is `ancestor` or has it in its history. A commit that is not in the

@@ -28,6 +28,7 @@ pub(super) fn take(
     child: &Repo,
     head: &Head,
     filled: &Filled,
+    included: &[Vec<u8>],
     stats: &[Option<IndexStat>],
     control: &Control,
 ) -> Result<Base, IsolateError> {
@@ -41,7 +42,8 @@ pub(super) fn take(
     }
     seen.untracked.sort();
     let quarantine = Quarantine::new(repo)?;
-    let rules = Rules { omit: &filled.unstored, ..Rules::default() };
+    let omit = [filled.unstored.as_slice(), included].concat();
+    let rules = Rules { omit: &omit, ..Rules::default() };
     let setting = Setting::of(child)?;
     let snapshot = snapshot(child.place(), &setting, &rules, Some(&seen), &quarantine.store(), control)?;
     let head_tree = repo.head_tree(head.id)?;

@@ -4,10 +4,11 @@
 
 mod base;
 mod branch;
+pub(crate) mod checkout;
 pub(crate) mod outside;
 pub(crate) mod recover;
 pub(crate) mod remove;
-mod rescue;
+pub(crate) mod rescue;
 mod select;
 mod submodules;
 mod undo;
@@ -27,9 +28,9 @@ use crate::git::repository::{Head, OpenError, Repo};
 use crate::git::worktrees::{self, NewEntry};
 use crate::git::{GitError, show};
 use crate::invocation::{self, Places};
-use crate::options::IsolationOptions;
+use crate::options::{Excludes, IsolationOptions};
 use crate::records::{BaseEntry, ChildRecord, Made, Omitted, State};
-use crate::snapshot::SnapshotError;
+use crate::snapshot::{PathRules, SnapshotError, covered};
 
 use outside::PointsOutside;
 use undo::Undo;
@@ -191,32 +192,7 @@ pub(crate) fn isolate(
         Ok(checked) => checked,
         Err(why) => return IsolateOutcome::InvalidInvocation(why),
     };
-    let branch = match &request.id {
-        Some(id) if !request.detach => Some(format!("refs/heads/{}", crate::branch_name_of(id))),
-        _ => None,
-    };
-    outcome(run(request, branch, &places, &options, control))
-}
-
-/// Isolates into a place inside the Parent that it keeps for that, on the branch of this full name. Paths
-/// that the request names are those of `places`.
-pub(crate) fn isolate_at(
-    request: &IsolateRequest,
-    branch: &str,
-    options: impl FnOnce(&Path) -> Result<IsolationOptions, String>,
-    control: &Control,
-) -> IsolateOutcome {
-    if request.child.symlink_metadata().is_ok() {
-        recover::clear(&request.parent, &request.child);
-    }
-    let checked = invocation::for_session(&request.parent, &request.child).and_then(|places| {
-        let options = options(&places.parent)?;
-        Ok((places, options))
-    });
-    match checked {
-        Ok((places, options)) => outcome(run(request, Some(branch.to_owned()), &places, &options, control)),
-        Err(why) => IsolateOutcome::InvalidInvocation(why),
-    }
+    outcome(run(request, &places, &options, control))
 }
 
 fn outcome(ran: Result<Isolation, IsolateError>) -> IsolateOutcome {
@@ -232,11 +208,31 @@ fn outcome(ran: Result<Isolation, IsolateError>) -> IsolateOutcome {
 
 fn run(
     request: &IsolateRequest,
-    branch: Option<String>,
     places: &Places,
     options: &IsolationOptions,
     control: &Control,
 ) -> Result<Isolation, IsolateError> {
+    let branch = match &request.id {
+        Some(id) if !request.detach => Some(format!("refs/heads/{}", crate::branch_name_of(id))),
+        _ => None,
+    };
+    let wanted = Wanted { id: request.id.as_deref(), branch, excludes: options.excludes(), include: None };
+    let isolation = make(&wanted, places, control)?;
+    Ok(Isolation { child: request.child.clone(), ..isolation })
+}
+
+/// What is to be made, whoever asks.
+pub(crate) struct Wanted<'a> {
+    pub(crate) id: Option<&'a str>,
+    /// The full name of the Child's branch; none for a detached HEAD.
+    pub(crate) branch: Option<String>,
+    pub(crate) excludes: &'a Excludes,
+    /// What comes along although the exclude list names it; it stays out of every snapshot.
+    pub(crate) include: Option<&'a PathRules>,
+}
+
+/// Makes the Child at a place that was checked.
+pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> Result<Isolation, IsolateError> {
     let started = Instant::now();
     let repo = Repo::open(&places.parent)?;
     let patience = (!control.has_clock()).then_some(crate::control::DEFAULT_LOCK_WAIT);
@@ -250,16 +246,18 @@ fn run(
         let paths: Vec<String> = unmerged.iter().take(5).map(|p| show(as_path(p))).collect();
         return Err(IsolateError::Unmerged { paths: paths.join(", ") });
     }
+    let branch = wanted.branch.clone();
     let mut undo = Undo::new(&repo);
     let mut record = ChildRecord {
         state: State::Making,
-        id: request.id.clone(),
+        id: wanted.id.map(str::to_owned),
         parent: places.parent.clone(),
         child: places.child.clone(),
         parent_branch: head.branch.clone(),
         branch: branch.clone(),
-        exclude: options.excludes().patterns().to_vec(),
+        exclude: wanted.excludes.patterns().to_vec(),
         omitted: Vec::new(),
+        included: Vec::new(),
         owner: Owner::this(),
         made: Made::default(),
     };
@@ -272,10 +270,11 @@ fn run(
         (entry, old_tip, going)
     };
     let admin = &entry.admin;
-    let select = select::Selection::new(&repo, &index, head.id, options.excludes(), &places.child)?;
+    let select =
+        select::Selection::new(&repo, &index, head.id, wanted.excludes, &places.child)?.including(wanted.include);
     control.progress().enter(Stage::Filling);
     let filled = fill::fill(&places.parent, &places.child, &select, LARGEST_IN_BASE, control)?;
-    drop(select);
+    let included = select.included();
     control.check().map_err(GitError::from)?;
     control.progress().enter(Stage::Snapshot);
     carry_settings(&repo, admin)?;
@@ -287,7 +286,7 @@ fn run(
         fs::write(&child_index, index.with_stats(&stats)).map_err(GitError::io("cannot write", &child_index))?;
     }
     let child = Repo::open(&places.child)?;
-    let base = base::take(&repo, &child, &head, &filled, &stats, control)?;
+    let base = base::take(&repo, &child, &head, &filled, &included, &stats, control)?;
     if has_index {
         // What the base snapshot compared need not be compared again.
         let stats = refined(&index, stats, &base.snapshot.index);
@@ -323,7 +322,9 @@ fn run(
     // From this moment on the Child is there: until then the next command takes it for incomplete.
     record.state = State::Ready;
     record.made = Made::default();
-    record.omitted = base.snapshot.omitted.iter().filter_map(|path| Omitted::now(&places.child, path)).collect();
+    let unstored = base.snapshot.omitted.iter().filter(|path| !covered(&included, path));
+    record.omitted = unstored.filter_map(|path| Omitted::now(&places.child, path)).collect();
+    record.included.clone_from(&included);
     record.write(admin)?;
     undo.disarm();
     // Entries of a Child that was here before; the newest counts, so leaving one does no harm.
@@ -333,7 +334,7 @@ fn run(
     let points_outside = outside::outside(&places.parent, &places.child, &filled);
     let paths = |list: Vec<Vec<u8>>| list.iter().map(|p| fill::to_path(p)).collect();
     Ok(Isolation {
-        child: request.child.clone(),
+        child: places.child.clone(),
         branch: branch.map(|b| b.trim_start_matches("refs/heads/").to_owned()),
         head: head.id.map(|id| id.to_string()),
         base: base_entry.base.to_string(),
@@ -348,7 +349,7 @@ fn run(
         left_out: paths(filled.left_out),
         unsteady: paths(filled.unsteady),
         points_outside,
-        base_omitted: paths(base.snapshot.omitted),
+        base_omitted: paths(base.snapshot.omitted.into_iter().filter(|path| !covered(&included, path)).collect()),
         saved,
         elapsed_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     })

@@ -53,8 +53,22 @@ impl<E: Into<IsolateError>> From<E> for Stopped {
     }
 }
 
+/// What the caller knows of a Child that goes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Settled<'a> {
+    /// Trees that the Child may be: what they hold is safe.
+    pub(crate) trees: &'a [Oid],
+    /// Ignored files that are part of its work.
+    pub(crate) keep: &'a [Vec<u8>],
+}
+
 /// Removes the Child: worktree and registration, never its branch.
 pub(crate) fn remove(child: &Path, force: bool, control: &Control) -> RemoveOutcome {
+    remove_settled(child, force, Settled::default(), control)
+}
+
+/// Removes a Child of which some things are known.
+pub(crate) fn remove_settled(child: &Path, force: bool, settled: Settled<'_>, control: &Control) -> RemoveOutcome {
     if let Err(why) = invocation::absolute(child, "child") {
         return RemoveOutcome::InvalidInvocation(why);
     }
@@ -66,7 +80,7 @@ pub(crate) fn remove(child: &Path, force: bool, control: &Control) -> RemoveOutc
         }
         Ok(_) => {}
     }
-    match run(child, force, control) {
+    match run(child, force, settled, control) {
         Ok(saved) => RemoveOutcome::Removed { saved },
         Err(Stopped::Refused(why)) => RemoveOutcome::Refused(why),
         Err(Stopped::Error(error)) => match error.stop() {
@@ -77,7 +91,7 @@ pub(crate) fn remove(child: &Path, force: bool, control: &Control) -> RemoveOutc
     }
 }
 
-fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stopped> {
+fn run(child: &Path, force: bool, settled: Settled<'_>, control: &Control) -> Result<Vec<String>, Stopped> {
     let real = fs::canonicalize(child).map_err(GitError::io("cannot read", child))?;
     let refuse = |why: String| Err(Stopped::Refused(why));
     let Some(admin) = admin_of_git_file(&real.join(".git")) else {
@@ -159,14 +173,14 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
                 show(&inner)
             ));
         }
-        saved.extend(run(&inner, true, control)?);
+        saved.extend(run(&inner, true, Settled::default(), control)?);
     }
     if newer.as_ref().is_none_or(|newer| !newer.is_empty()) {
         control.progress().enter(Stage::Snapshot);
         if force {
             open_files(&real);
         }
-        saved.extend(settle(&repo, &real, record.as_ref(), force, control)?);
+        saved.extend(settle(&repo, &real, record.as_ref(), force, settled, control)?);
     }
     let mut record = record.unwrap_or_else(|| ChildRecord {
         state: State::Removing,
@@ -177,6 +191,7 @@ fn run(child: &Path, force: bool, control: &Control) -> Result<Vec<String>, Stop
         branch: None,
         exclude: Vec::new(),
         omitted: Vec::new(),
+        included: Vec::new(),
         owner: Owner::this(),
         made: Made::default(),
     });
@@ -216,6 +231,7 @@ fn settle(
     child: &Path,
     record: Option<&ChildRecord>,
     force: bool,
+    settled: Settled<'_>,
     control: &Control,
 ) -> Result<Vec<String>, Stopped> {
     let head = repo.head()?;
@@ -224,10 +240,12 @@ fn settle(
     // What isolate brought and the base could not hold is no work of the Child, unless it changed.
     let brought = record.map(|r| r.omitted.as_slice()).unwrap_or_default();
     let unchanged = brought.iter().filter(|o| Omitted::now(child, &o.path).as_ref() == Some(*o));
-    let omit: Vec<Vec<u8>> = unchanged.map(|o| o.path.clone()).collect();
-    let rules = Rules { omit: &omit, ..Rules::default() };
+    let mut omit: Vec<Vec<u8>> = unchanged.map(|o| o.path.clone()).collect();
+    omit.extend(record.map(|r| r.included.clone()).unwrap_or_default());
+    let rules = Rules { omit: &omit, keep: settled.keep, ..Rules::default() };
     let snapshot = snapshot(repo.place(), &Setting::of(repo)?, &rules, None, &quarantine.store(), control)?;
-    let clean = known_trees(repo, child, head.id)?;
+    let mut clean = known_trees(repo, child, head.id)?;
+    clean.extend(settled.trees);
     let loose = !clean.contains(&snapshot.tree);
     if loose && !force {
         let nearest = clean.first().copied().unwrap_or(crate::git::tree::empty_tree()?);

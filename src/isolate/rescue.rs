@@ -20,7 +20,7 @@ use crate::records::{ChildRecord, State};
 use crate::snapshot::{Rules, Setting, snapshot};
 
 /// A repository inside a Child that holds something of its own.
-pub(super) struct Held {
+pub(crate) struct Held {
     /// Its path in the Child; the name of its repository where it is not checked out.
     path: PathBuf,
     module: Module,
@@ -36,7 +36,7 @@ pub(super) struct Held {
 
 impl Held {
     /// For a report.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let what = match (self.loose.is_some(), self.commits.is_empty()) {
             (true, true) => "loose work",
             (true, false) => "loose work and commits of its own",
@@ -46,18 +46,18 @@ impl Held {
     }
 
     /// Whether there is a place to save it to.
-    pub(super) fn has_refuge(&self) -> bool {
+    pub(crate) fn has_refuge(&self) -> bool {
         self.refuge.is_some()
     }
 
     /// Whether it is a submodule; else a repository that the Child does not track.
-    pub(super) fn is_submodule(&self) -> bool {
+    pub(crate) fn is_submodule(&self) -> bool {
         self.submodule
     }
 
     /// Saves commits and loose work. The refs are named with the submodule's path before a colon where
     /// they are in the Parent's repository of it.
-    pub(super) fn save(&self, label: &str, control: &Control) -> Result<Vec<String>, IsolateError> {
+    pub(crate) fn save(&self, label: &str, control: &Control) -> Result<Vec<String>, IsolateError> {
         let Some(refuge) = &self.refuge else { return Ok(Vec::new()) };
         let mut commits = self.commits.clone();
         if let Some(directory) = &self.loose {
@@ -91,7 +91,7 @@ fn commit_loose(directory: &Path, label: &str, control: &Control) -> Result<Oid,
 
 /// The submodules and other repositories in a Child that hold what the Parent's do not, inner ones
 /// first.
-pub(super) fn held(repo: &Repo, record: Option<&ChildRecord>, control: &Control) -> Result<Vec<Held>, IsolateError> {
+pub(crate) fn held(repo: &Repo, record: Option<&ChildRecord>, control: &Control) -> Result<Vec<Held>, IsolateError> {
     let parent = record.and_then(|record| Repo::open(&record.parent).ok());
     let parent = parent.filter(|parent| parent.common_dir() == repo.common_dir() && parent.git_dir() != repo.git_dir());
     let refuge = match &parent {
@@ -244,7 +244,7 @@ fn is_loose(directory: &Path, counterpart: Option<&Path>, control: &Control) -> 
 }
 
 /// The same for a registered worktree whose directory is gone: only commits are left of it.
-pub(super) fn held_by_gone(repo: &Repo, entry: &Registered) -> Result<Vec<Held>, IsolateError> {
+pub(crate) fn held_by_gone(repo: &Repo, entry: &Registered) -> Result<Vec<Held>, IsolateError> {
     let record = ChildRecord::read(&entry.admin)?;
     if record.as_ref().is_some_and(|record| record.state == State::Making) {
         return Ok(Vec::new());

@@ -19,6 +19,7 @@ use crate::git::repository::Repo;
 use crate::git::tree::{MODE_GITLINK, MODE_TREE, Objects};
 use crate::git::worktrees::registered;
 use crate::options::Excludes;
+use crate::snapshot::PathRules;
 
 pub(super) struct Selection<'a> {
     index: &'a IndexFile,
@@ -33,6 +34,10 @@ pub(super) struct Selection<'a> {
     submodules: Vec<(Vec<u8>, IndexFile)>,
     /// HEAD's tree, for the few paths that a pattern matches.
     head: Option<(Mutex<Repo>, Oid)>,
+    /// What comes along although a pattern matches it.
+    include: Option<&'a PathRules>,
+    /// What came along by those rules.
+    included: Mutex<Vec<Vec<u8>>>,
 }
 
 impl<'a> Selection<'a> {
@@ -71,7 +76,30 @@ impl<'a> Selection<'a> {
             registry: repo.common_dir().join("worktrees"),
             foreign,
             head,
+            include: None,
+            included: Mutex::default(),
         })
+    }
+
+    /// Lets in untracked paths that these rules match, whatever the exclude list says.
+    pub(super) fn including(self, include: Option<&'a PathRules>) -> Self {
+        Self { include, ..self }
+    }
+
+    /// What was let in, topmost paths.
+    pub(super) fn included(self) -> Vec<Vec<u8>> {
+        let mut included = self.included.into_inner().unwrap_or_else(PoisonError::into_inner);
+        included.sort();
+        included
+    }
+
+    /// Whether an untracked path that a pattern matches comes along all the same.
+    fn let_in(&self, path: &[u8], directory: bool) -> bool {
+        let lets = self.include.is_some_and(|rules| rules.matches(path, directory));
+        if lets {
+            self.included.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_vec());
+        }
+        lets
     }
 
     /// About a path that a pattern matches inside a submodule: its own index says what is tracked.
@@ -118,13 +146,17 @@ impl Select for Selection<'_> {
         if !directory {
             let tracked =
                 self.index.position(path).is_some() || self.in_head(path).is_some_and(|mode| mode != MODE_TREE);
-            return if tracked { Verdict::Take } else { Verdict::LeaveOut };
+            return if tracked || self.let_in(path, false) { Verdict::Take } else { Verdict::LeaveOut };
         }
         if self.is_submodule(path) || self.in_head(path) == Some(MODE_GITLINK) {
             return Verdict::Take;
         }
         let holds_tracked = self.index.has_below(path) || self.in_head(path) == Some(MODE_TREE);
-        if holds_tracked { Verdict::TrackedOnly } else { Verdict::LeaveOut }
+        match holds_tracked {
+            true => Verdict::TrackedOnly,
+            false if self.let_in(path, true) => Verdict::Take,
+            false => Verdict::LeaveOut,
+        }
     }
 
     fn is_foreign(&self, path: &[u8], stat: &Stat, entries: &[Entry], directory: &OwnedFd) -> bool {

@@ -7,11 +7,11 @@
 mod apply;
 pub(crate) mod event;
 mod land;
-mod record;
+pub(crate) mod record;
 pub(crate) mod start;
 pub(crate) mod store;
 mod three_way;
-mod working;
+pub(crate) mod working;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Record: snapshot, diff, replace the patch file. What was there before stays until the new one is whole.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::start::Start;
 use super::store::{Agent, Slot, Store, free};
@@ -62,6 +62,26 @@ pub(super) fn record(agent: &Agent, worktree: &Path, control: &Control) -> Resul
     }
     slot.write_patch(&patch.bytes)?;
     Ok(recorded(patch.files, true))
+}
+
+/// Records the work from the commit `base` to a tree, in place of whatever patch `agent` had; returns
+/// the patch file.
+pub(crate) fn record_trees(
+    repo: &Repo,
+    quarantine: &Quarantine,
+    agent: &Agent,
+    (base, tree): (Oid, Oid),
+    control: &Control,
+) -> Result<PathBuf, PatchError> {
+    let slot = Store::of(repo)?.take(agent, control)?;
+    let patch = diff(quarantine, &repo.git(), quarantine.tree_of(base)?, tree, control)?;
+    let kept = keep(quarantine, agent, base, tree, &patch.bytes)?;
+    quarantine.release()?;
+    free(repo, &agent.kept_by())?;
+    repo.set_hidden_ref(&agent.kept_by(), kept)?;
+    slot.write_base(base)?;
+    slot.write_patch(&patch.bytes)?;
+    Ok(slot.patch_file())
 }
 
 /// The patch, if it is that of this very tree.

@@ -97,10 +97,10 @@ impl Content {
 }
 
 /// The main checkout, as far as a landing needs it.
-pub(super) struct Checkout<'a> {
-    pub(super) repo: &'a Repo,
-    pub(super) quarantine: &'a Quarantine,
-    pub(super) control: &'a Control,
+pub(crate) struct Checkout<'a> {
+    pub(crate) repo: &'a Repo,
+    pub(crate) quarantine: &'a Quarantine,
+    pub(crate) control: &'a Control,
 }
 
 impl Checkout<'_> {
@@ -135,7 +135,7 @@ impl Checkout<'_> {
 
     /// Brings the difference of two trees into the working files that `ours` is the snapshot of, as git
     /// would check them out.
-    pub(super) fn check_out(&self, ours: &Snapshot, changes: &[Change]) -> Result<Landed, PatchError> {
+    pub(crate) fn check_out(&self, ours: &Snapshot, changes: &[Change]) -> Result<Landed, PatchError> {
         let git = self.repo.git();
         let ground = self.ground(&ours.index, &git)?;
         let plan = plan::plan(&ground, changes, self.control)?;

@@ -38,6 +38,8 @@ pub(crate) struct ChildRecord {
     pub(crate) exclude: Vec<String>,
     /// Untracked files that are not in the base.
     pub(crate) omitted: Vec<Omitted>,
+    /// Untracked paths that came along although the exclude list names them: part of no snapshot.
+    pub(crate) included: Vec<Vec<u8>>,
     pub(crate) owner: Owner,
     /// What else goes if the owner dies.
     pub(crate) made: Made,
@@ -95,6 +97,8 @@ struct Stored {
     branch: Option<String>,
     exclude: Vec<String>,
     owner: Owner,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    included: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     omitted: Vec<StoredOmitted>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,6 +164,7 @@ impl ChildRecord {
                 .into_iter()
                 .map(|o| Omitted { path: decode_path(&o.path), size: o.size, modified: (o.seconds, o.nanoseconds) })
                 .collect(),
+            included: s.included.iter().map(|path| decode_path(path)).collect(),
             owner: s.owner,
             made: s.made.map(StoredMade::read).transpose()?.unwrap_or_default(),
         }))
@@ -177,6 +182,7 @@ impl ChildRecord {
             branch: self.branch.clone(),
             exclude: self.exclude.clone(),
             owner: self.owner.clone(),
+            included: self.included.iter().map(|path| encode_path(path)).collect(),
             omitted: self
                 .omitted
                 .iter()

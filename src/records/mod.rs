@@ -1,8 +1,9 @@
 //! What isofold remembers, in small versioned TOML files: the record of a Child in its
-//! administrative directory, and the base entries in the common git directory.
+//! administrative directory, base entries and sessions in the common git directory.
 
 mod base;
 mod child;
+mod session;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use base::{BaseEntry, all as all_bases, bases_directory, bases_of, forget, forget_bases_of, forget_oldest};
 pub(crate) use child::{ChildRecord, Made, Omitted, State};
+pub(crate) use session::SessionRecord;
 
 use crate::files::owner::Owner;
 use crate::git::{GitError, show};

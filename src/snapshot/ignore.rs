@@ -113,6 +113,24 @@ impl Patterns {
     }
 }
 
+/// The rules of one file in the syntax of gitignore(5), for paths from its own directory on, that say
+/// what is meant instead of what is ignored.
+#[derive(Debug)]
+pub(crate) struct PathRules(Patterns);
+
+impl PathRules {
+    /// Parses the text of the file.
+    pub(crate) fn parse(text: &[u8]) -> Self {
+        Self(Patterns::parse(b"", text))
+    }
+
+    /// Whether the rules mean `path`, itself or by a directory above it.
+    pub(crate) fn matches(&self, path: &[u8], directory: bool) -> bool {
+        let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| (&path[..at], true));
+        above.chain([(path, directory)]).any(|(path, directory)| self.0.verdict(path, directory, false) == Some(true))
+    }
+}
+
 /// Without trailing spaces that no backslash protects.
 fn trimmed(line: &[u8]) -> &[u8] {
     let mut spaces_from = None;

@@ -175,6 +175,7 @@ fn updated_index(before: &IndexFile, changes: &Changes, began: (i64, i64)) -> Re
                 stat: *stat,
                 assume_valid: old.is_some_and(Entry::assume_valid),
                 skip_worktree: old.is_some_and(Entry::skip_worktree),
+                intent_to_add: false,
             });
         }
     }

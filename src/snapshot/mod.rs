@@ -32,6 +32,7 @@ use crate::git::{GitError, Oid, show};
 use crate::options::Excludes;
 
 use ignore::Ignore;
+pub(crate) use ignore::PathRules;
 pub(crate) use inline::attributes_above;
 use scan::{Ground, Scanned};
 
@@ -42,8 +43,14 @@ pub(crate) struct Rules<'a> {
     pub(crate) leave_out: Option<&'a Excludes>,
     /// Paths that are taken in even where an ignore rule matches them, if they are untracked files.
     pub(crate) keep: &'a [Vec<u8>],
-    /// Untracked paths that stay out; named in [`Snapshot::omitted`].
+    /// Untracked paths that stay out, with what is below them; named in [`Snapshot::omitted`].
     pub(crate) omit: &'a [Vec<u8>],
+}
+
+/// Whether `path` is one of these or lies below one.
+pub(crate) fn covered(paths: &[Vec<u8>], path: &[u8]) -> bool {
+    let below = |rest: &[u8]| rest.is_empty() || rest.starts_with(b"/");
+    paths.iter().any(|above| path.strip_prefix(above.as_slice()).is_some_and(below))
 }
 
 /// What the caller has seen of the directory already.
@@ -267,7 +274,7 @@ impl<'a> Work<'a> {
     fn takes(&mut self, path: &[u8]) -> bool {
         if self.rules.leave_out.is_some_and(|excludes| excludes.covers(as_path(path), false)) {
             self.left_out.push(path.to_vec());
-        } else if self.rules.omit.iter().any(|omitted| omitted == path) {
+        } else if covered(self.rules.omit, path) {
             self.omitted.push(path.to_vec());
         } else {
             return true;

@@ -1,5 +1,6 @@
 //! The index that goes with what was written.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -9,6 +10,7 @@ use super::plan::Plan;
 use super::swap::Swap;
 use crate::git::GitError;
 use crate::git::index_file::{Entry, IndexFile, IndexStat, NewEntry};
+use crate::git::tree::Item;
 
 /// git's own lock on an index, held from before the first look to the end.
 pub(crate) struct IndexLock {
@@ -68,10 +70,29 @@ impl Drop for IndexLock {
 /// The bytes of the index after the plan was carried out: entries keep their flags, and
 /// their stat data where it proves something.
 pub(crate) fn after(swap: &Swap<'_>, before: &IndexFile, plan: &Plan) -> Vec<u8> {
-    let mut entries = Vec::with_capacity(before.entries().len() + plan.index.len());
+    with(before, &plan.index, |path, _| swap.stat_of_new(path))
+}
+
+/// The bytes of an index in which these items are staged, some of them not what the plan wrote.
+pub(crate) fn staged(
+    swap: &Swap<'_>,
+    before: &IndexFile,
+    plan: &Plan,
+    items: &BTreeMap<Vec<u8>, Option<Item>>,
+) -> Vec<u8> {
+    let written = |path: &[u8], item| plan.index.get(path) == Some(&Some(item));
+    with(before, items, |path, item| swap.stat_of_new(path).filter(|_| written(path, item)))
+}
+
+fn with(
+    before: &IndexFile,
+    items: &BTreeMap<Vec<u8>, Option<Item>>,
+    stat_of: impl Fn(&[u8], Item) -> Option<IndexStat>,
+) -> Vec<u8> {
+    let mut entries = Vec::with_capacity(before.entries().len() + items.len());
     for entry in before.entries() {
         let path = before.path(entry);
-        if plan.index.contains_key(path) {
+        if items.contains_key(path) {
             continue;
         }
         entries.push(NewEntry {
@@ -82,12 +103,13 @@ pub(crate) fn after(swap: &Swap<'_>, before: &IndexFile, plan: &Plan) -> Vec<u8>
             stat: if before.racy(entry) { IndexStat::default() } else { entry.stat },
             assume_valid: entry.assume_valid(),
             skip_worktree: entry.skip_worktree(),
+            intent_to_add: entry.intent_to_add(),
         });
     }
-    for (path, item) in &plan.index {
+    for (path, item) in items {
         let Some(item) = item else { continue };
         let old = before.find(path);
-        let stat = swap.stat_of_new(path).unwrap_or_default();
+        let stat = stat_of(path, *item).unwrap_or_default();
         entries.push(NewEntry {
             path: path.clone(),
             mode: item.mode,
@@ -95,6 +117,7 @@ pub(crate) fn after(swap: &Swap<'_>, before: &IndexFile, plan: &Plan) -> Vec<u8>
             stat,
             assume_valid: old.is_some_and(Entry::assume_valid),
             skip_worktree: old.is_some_and(Entry::skip_worktree),
+            intent_to_add: false,
         });
     }
     before.with_entries(entries)

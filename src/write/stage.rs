@@ -170,6 +170,7 @@ fn checkout(
         stat: IndexStat::default(),
         assume_valid: false,
         skip_worktree: false,
+        intent_to_add: false,
     };
     let is_attributes = |path: &[u8]| path.rsplit(|b| *b == b'/').next() == Some(b".gitattributes");
     let mut entries: BTreeMap<Vec<u8>, NewEntry> = BTreeMap::new();

@@ -15,6 +15,7 @@ mod fold_random;
 mod fold_write;
 mod isolate_soak;
 mod progress;
+mod session;
 mod smoke;
 mod snapshot_fuzz;
 mod snapshot_table;
