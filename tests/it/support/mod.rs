@@ -3,6 +3,7 @@
 pub(crate) mod histories;
 pub(crate) mod host;
 pub(crate) mod mounts;
+pub(crate) mod schema;
 pub(crate) mod snapshots;
 
 use std::ffi::{OsStr, OsString};
@@ -31,12 +32,13 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// What a finished program left; its lines have to be those of the schema.
+    #[track_caller]
     fn of(output: &Output) -> Self {
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        schema::check_events(&stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        Self { code: output.status.code().unwrap_or(-1), stdout, stderr }
     }
 
     /// Every line of stdout as JSON.
@@ -173,8 +175,15 @@ impl Sandbox {
     }
 
     /// Runs the program.
+    #[track_caller]
     pub(crate) fn isofold<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Run {
-        Run::of(&self.program().args(args).output().expect("isofold runs"))
+        let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+        let run = Run::of(&self.program().args(&args).output().expect("isofold runs"));
+        // Its one line is no event.
+        if args.first().is_some_and(|command| command == "remove") && !args.iter().any(|arg| arg == "--help") {
+            run.lines().iter().for_each(schema::check);
+        }
+        run
     }
 
     /// `isofold isolate`, whatever comes of it; `more` are further arguments.
