@@ -2,6 +2,7 @@
 //! change or go with any version.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::combine::{self, Bases, Combined, Conflict, MergeEngine, Side};
 use crate::control::Control;
@@ -16,6 +17,8 @@ pub struct Merge {
     pub result: Result<String, Vec<Conflict>>,
     /// `trivial`, `git` or `libgit2`.
     pub engine: &'static str,
+    /// How long the merge itself took, with the repository open and the merge bases known.
+    pub combining: Duration,
 }
 
 /// Merges two commits of the work tree whose root is `directory`. With `keep` the objects go to the
@@ -43,12 +46,14 @@ fn merge(repo: &Repo, ours: Oid, theirs: Oid, engine: MergeEngine, keep: bool) -
     let bases = Bases { entry: None, sole, any };
     let side = |head| Ok::<_, crate::git::GitError>(Side { tree: repo.tree_of(head)?, head: Some(head) });
     let control = Control::new();
+    let started = Instant::now();
     let combined = combine::combine(repo, &quarantine, &bases, side(ours)?, side(theirs)?, engine, &control)?;
+    let combining = started.elapsed();
     if keep {
         quarantine.release()?;
     }
     Ok(match combined {
-        Combined::Clean { tree, engine } => Merge { result: Ok(tree.to_string()), engine },
-        Combined::Conflict { conflicts, engine } => Merge { result: Err(conflicts), engine },
+        Combined::Clean { tree, engine } => Merge { result: Ok(tree.to_string()), engine, combining },
+        Combined::Conflict { conflicts, engine } => Merge { result: Err(conflicts), engine, combining },
     })
 }

@@ -136,7 +136,7 @@ fn merged(
             return Ok(Combined::Clean { tree: ours.tree, engine: TRIVIAL });
         }
         if let Some(base) = bases.sole
-            && let Some(tree) = trivial::merge(quarantine, base, ours.tree, theirs.tree)?
+            && let Some(tree) = trivial::merge(quarantine, base, ours.tree, theirs.tree, control)?
         {
             return Ok(Combined::Clean { tree, engine: TRIVIAL });
         }

@@ -3,33 +3,91 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::git::quarantine::Quarantine;
-use crate::git::tree::{Change, Item, Objects};
+use crate::control::Control;
+use crate::git::quarantine::{BlobStore, Quarantine};
+use crate::git::tree::{Change, Item, MODE_TREE, Objects, Trees, empty_tree};
 use crate::git::{GitError, Oid};
 
-/// The merge of two trees with one base, where no path is changed on both sides, none clashes as file
-/// and directory, and renames can't matter; `None` where git has to look.
-pub(super) fn merge(quarantine: &Quarantine, base: Oid, ours: Oid, theirs: Oid) -> Result<Option<Oid>, GitError> {
-    let our_changes = quarantine.changes(base, ours)?;
-    let their_changes = quarantine.changes(base, theirs)?;
-    if our_changes.is_empty() {
-        return Ok(Some(theirs));
-    }
-    if their_changes.is_empty() {
+/// The merge of two trees with one base, where each entry is changed on one side only, or by both to the
+/// same file; `None` where git has to look.
+///
+/// Renames can't matter then. git follows a file to its new name only if the other side changed it, which
+/// is a change on both sides here. It moves what one side added along with a directory only if the other
+/// side has that directory no more, which is one too: the directory is in the base and changed by both.
+pub(super) fn merge(
+    quarantine: &Quarantine,
+    base: Oid,
+    ours: Oid,
+    theirs: Oid,
+    control: &Control,
+) -> Result<Option<Oid>, GitError> {
+    if ours == theirs || theirs == base {
         return Ok(Some(ours));
     }
-    let (left, right) = (Side::of(&our_changes), Side::of(&their_changes));
-    if left.meets(&right) || right.meets(&left) {
-        return Ok(None);
+    if ours == base {
+        return Ok(Some(theirs));
     }
-    for (one, other) in [(&left, &right), (&right, &left)] {
-        if moves_a_directory(quarantine, base, one, other)? {
-            return Ok(None);
+    let (trees, store) = (quarantine.trees()?, quarantine.store().open()?);
+    let level = Level { trees: &trees, store: &store, control };
+    let empty = empty_tree()?;
+    let some = |id: Oid| Some(id).filter(|id| *id != empty);
+    match level.merge(some(base), some(ours), some(theirs))? {
+        Merged::Tree(tree) => Ok(Some(tree)),
+        Merged::Nothing => store.write_tree(Vec::new()).map(Some),
+        Merged::Unknown => Ok(None),
+    }
+}
+
+/// What three directories come to.
+enum Merged {
+    Tree(Oid),
+    /// No entry is left.
+    Nothing,
+    /// git has to look.
+    Unknown,
+}
+
+struct Level<'a> {
+    trees: &'a Trees<'a>,
+    store: &'a BlobStore,
+    control: &'a Control,
+}
+
+impl Level<'_> {
+    fn merge(&self, base: Option<Oid>, ours: Option<Oid>, theirs: Option<Oid>) -> Result<Merged, GitError> {
+        self.control.check()?;
+        let read = [self.trees.read(base)?, self.trees.read(ours)?, self.trees.read(theirs)?];
+        let [Some(base), Some(ours), Some(theirs)] = [read[0].items()?, read[1].items()?, read[2].items()?] else {
+            return Ok(Merged::Unknown);
+        };
+        let mut lists = [base.as_slice(), ours.as_slice(), theirs.as_slice()];
+        let mut merged: Vec<(&[u8], Item)> = Vec::with_capacity(ours.len() + 8);
+        while let Some(name) = lists.iter().filter_map(|list| list.first()).map(|(name, _)| *name).min() {
+            let [base, ours, theirs] = lists.each_mut().map(|list| match list.split_first() {
+                Some(((first, item), rest)) if *first == name => {
+                    *list = rest;
+                    Some(*item)
+                }
+                _ => None,
+            });
+            let file = |item: Option<Item>| item.is_some_and(|item| item.mode != MODE_TREE);
+            let tree = |item: Option<Item>| item.filter(|item| item.mode == MODE_TREE).map(|item| item.id);
+            if theirs == base || (ours == theirs && file(base) && file(ours)) {
+                merged.extend(ours.map(|item| (name, item)));
+            } else if ours == base {
+                merged.extend(theirs.map(|item| (name, item)));
+            } else if tree(ours).is_some() && tree(theirs).is_some() && !file(base) {
+                match self.merge(tree(base), tree(ours), tree(theirs))? {
+                    Merged::Tree(id) => merged.push((name, Item { mode: MODE_TREE, id })),
+                    Merged::Nothing => {}
+                    Merged::Unknown => return Ok(Merged::Unknown),
+                }
+            } else {
+                return Ok(Merged::Unknown);
+            }
         }
+        if merged.is_empty() { Ok(Merged::Nothing) } else { self.store.write_tree(merged).map(Merged::Tree) }
     }
-    let updates: Vec<(&[u8], Option<Item>)> =
-        their_changes.iter().map(|change| (change.path.as_slice(), change.new)).collect();
-    quarantine.store().open()?.updated_tree(ours, &updates).map(Some)
 }
 
 /// What one side did.
@@ -46,14 +104,6 @@ impl<'a> Side<'a> {
             changed: changes.iter().map(|change| (change.path.as_slice(), change)).collect(),
             thinned: deleted.flat_map(|change| above(&change.path)).collect(),
         }
-    }
-
-    /// Whether a change here touches one there: the same path, or a file where the other needs a
-    /// directory.
-    fn meets(&self, other: &Self) -> bool {
-        self.changed
-            .keys()
-            .any(|path| other.changed.contains_key(path) || above(path).any(|above| other.changed.contains_key(above)))
     }
 }
 

@@ -132,6 +132,22 @@ impl BlobStore {
         writer.finalize().map(Some).map_err(git)
     }
 
+    /// Writes a tree of these entries, in whatever order.
+    pub(crate) fn write_tree(&self, mut items: Vec<(&[u8], Item)>) -> Result<Oid, GitError> {
+        // Directories are sorted as if their names ended in a slash.
+        let end = |item: &Item| if item.mode == super::tree::MODE_TREE { &b"/"[..] } else { b"" };
+        items.sort_by(|(a, one), (b, two)| a.iter().chain(end(one)).cmp(b.iter().chain(end(two))));
+        let mut content = Vec::with_capacity(items.len() * 48);
+        for (name, item) in items {
+            content.extend_from_slice(format!("{:o} ", item.mode).as_bytes());
+            content.extend_from_slice(name);
+            content.push(0);
+            content.extend_from_slice(item.id.as_bytes());
+        }
+        let act = || "cannot write a tree".to_owned();
+        self.repository.odb().act(act)?.write(ObjectType::Tree, &content).act(act)
+    }
+
     /// The tree that `baseline` becomes with these files changed, or gone where `None`.
     pub(crate) fn updated_tree(&self, baseline: Oid, changes: &[(&[u8], Option<Item>)]) -> Result<Oid, GitError> {
         let act = || "cannot write a tree".to_owned();

@@ -1,6 +1,6 @@
-//! Trees: what differs between two of them, and what stands at one path.
+//! Trees: what they list, what differs between two of them, and what stands at one path.
 
-use git2::{ObjectType, Repository};
+use git2::{ObjectType, Odb, OdbObject, Repository};
 
 use super::quarantine::Quarantine;
 use super::repository::Repo;
@@ -18,6 +18,9 @@ pub(crate) const MODE_LINK: u32 = 0o120_000;
 pub(crate) const MODE_GITLINK: u32 = 0o160_000;
 pub(crate) const MODE_FILE: u32 = 0o100_644;
 pub(crate) const MODE_EXECUTABLE: u32 = 0o100_755;
+
+/// Bytes of an id in a tree.
+const HASH: usize = 20;
 
 /// A path that differs between two trees; `None` where a side does not have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +41,12 @@ pub(crate) trait Objects {
         descend(self.store(), Some(old), Some(new), &mut Vec::new(), &mut changes)?;
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(changes)
+    }
+
+    /// A reader of whole trees.
+    fn trees(&self) -> Result<Trees<'_>, GitError> {
+        let odb = self.store().odb().act(|| "cannot open the object store".to_owned())?;
+        Ok(Trees { odb })
     }
 
     /// The content of a blob.
@@ -85,6 +94,59 @@ pub(crate) fn hash_blob(content: &[u8]) -> Result<Oid, GitError> {
 /// The id of a tree without entries.
 pub(crate) fn empty_tree() -> Result<Oid, GitError> {
     Oid::hash_object(ObjectType::Tree, b"").act(|| "cannot hash a tree".to_owned())
+}
+
+/// Reads trees as they are stored.
+pub(crate) struct Trees<'a> {
+    odb: Odb<'a>,
+}
+
+impl Trees<'_> {
+    /// The tree `id`; `None` stands for one without entries.
+    pub(crate) fn read(&self, id: Option<Oid>) -> Result<Listing<'_>, GitError> {
+        let Some(id) = id else { return Ok(Listing { stored: None }) };
+        let act = || format!("cannot read tree {id}");
+        let object = self.odb.read(id).act(act)?;
+        if object.kind() != ObjectType::Tree {
+            return Err(GitError::Format { what: format!("the object {id}, which should be a tree") });
+        }
+        Ok(Listing { stored: Some((id, object)) })
+    }
+}
+
+/// One tree as it is stored.
+pub(crate) struct Listing<'a> {
+    stored: Option<(Oid, OdbObject<'a>)>,
+}
+
+impl Listing<'_> {
+    /// Names and what they stand for, in order of bytes; `None` for a tree that git would not write
+    /// like this (old repositories hold some with other modes).
+    pub(crate) fn items(&self) -> Result<Option<Vec<(&[u8], Item)>>, GitError> {
+        let Some((id, object)) = &self.stored else { return Ok(Some(Vec::new())) };
+        let damaged = || GitError::Format { what: format!("the tree {id}") };
+        let mut rest = object.data();
+        let mut items = Vec::with_capacity(rest.len() / 32);
+        while !rest.is_empty() {
+            let space = rest.iter().position(|b| *b == b' ').ok_or_else(damaged)?;
+            let (mode, after) = (&rest[..space], &rest[space + 1..]);
+            let end = after.iter().position(|b| *b == 0).ok_or_else(damaged)?;
+            let hash = after.get(end + 1..end + 1 + HASH).ok_or_else(damaged)?;
+            let mode = match mode {
+                b"40000" => MODE_TREE,
+                b"100644" => MODE_FILE,
+                b"100755" => MODE_EXECUTABLE,
+                b"120000" => MODE_LINK,
+                b"160000" => MODE_GITLINK,
+                _ => return Ok(None),
+            };
+            items.push((&after[..end], Item { mode, id: Oid::from_bytes(hash).map_err(|_| damaged())? }));
+            rest = &after[end + 1 + HASH..];
+        }
+        items.sort_unstable_by_key(|(name, _)| *name);
+        let twice = items.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        Ok(Some(items).filter(|_| !twice))
+    }
 }
 
 fn mode_of(raw: i32) -> u32 {
