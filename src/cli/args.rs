@@ -6,12 +6,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::help::HELP;
 use super::output::When;
 use super::session::SessionCommand;
 
 /// Isolate work in a git worktree that is just like your own directory, and fold it back.
 #[derive(Debug, Parser)]
-#[command(name = "isofold", disable_version_flag = true, disable_help_subcommand = true)]
+#[command(name = "isofold", disable_version_flag = true, disable_help_subcommand = true, override_help = HELP)]
 pub(crate) struct Cli {
     /// Print the version
     #[arg(long, short = 'V')]
@@ -57,6 +58,11 @@ pub(crate) enum Command {
     Patch(PatchArgs),
     /// What the hooks of agent tools call
     Hook(HookArgs),
+    /// Print what makes a shell complete commands: isofold completions bash > FILE
+    Completions {
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
 }
 
 /// What isolate and fold have in common.

@@ -3,7 +3,9 @@
 mod args;
 mod branch_name_of;
 mod capture;
+mod completions;
 mod fold;
+mod help;
 mod hook;
 mod host;
 mod isolate;
@@ -74,6 +76,7 @@ fn run(cli: Cli) -> ExitCode {
         Some(Command::Capture(args)) => capture::run(args),
         Some(Command::Patch(args)) => patch::run(args),
         Some(Command::Hook(args)) => hook::run(args.what),
+        Some(Command::Completions { shell }) => completions::run(shell),
         None => {
             output::error("no command was given", Some("isofold --help lists the commands"));
             ExitCode::from(INVALID)

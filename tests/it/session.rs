@@ -691,3 +691,106 @@ fn no_command_but_keep_changes_the_main_tree() {
     done(&sandbox, &main, &["discard", "one", "--force"]);
     assert_eq!(state(), before);
 }
+
+#[test]
+fn help_fits_a_screen_and_names_every_command() {
+    let sandbox = Sandbox::new();
+    let run = sandbox.isofold(["--help"]);
+    assert_eq!(run.code, 0);
+    assert!(run.stdout.lines().count() <= 36, "{}", run.stdout.lines().count());
+    assert!(run.stdout.lines().all(|line| line.chars().count() <= 80));
+    // The completions know every command there is.
+    let script = sandbox.isofold(["completions", "bash"]).stdout;
+    let commands = script
+        .lines()
+        .find(|line| line.trim_start().starts_with("opts=") && line.contains("isolate"))
+        .expect("the options")
+        .to_owned();
+    let commands: Vec<&str> = commands
+        .split(['"', ' '])
+        .filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()) && !word.starts_with("opts"))
+        .collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    for command in commands {
+        assert!(run.stdout.contains(&format!("\n  {command} ")), "{command} is not in the help");
+    }
+    for shell in ["zsh", "fish"] {
+        assert!(sandbox.isofold(["completions", shell]).stdout.contains("isofold"), "{shell}");
+    }
+}
+
+#[test]
+fn colours_are_where_they_are_wanted() {
+    let sandbox = Sandbox::new();
+    let main = sandbox.repo("main");
+    start(&sandbox, &main, "one");
+    let list = |more: &[&str], no_color: bool| {
+        let mut program = sandbox.program();
+        if no_color {
+            program.env("NO_COLOR", "1");
+        }
+        let output = program.args(["-C", main.to_str().expect("UTF-8")]).args(more).args(["session", "list"]).output();
+        String::from_utf8(output.expect("runs").stdout).expect("UTF-8")
+    };
+    assert!(!list(&[], false).contains('\x1b'), "not into a pipe");
+    assert!(list(&["--color", "always"], false).starts_with("\x1b[1mNAME"));
+    assert!(list(&["--color", "always"], true).contains('\x1b'), "what is asked for outright wins");
+    assert!(!list(&["--color", "never"], false).contains('\x1b'));
+}
+
+/// Runs each `$ ` line of the first block of docs/sessions.md, and compares what it prints.
+#[test]
+fn the_run_in_the_documentation_is_what_happens() {
+    let sandbox = Sandbox::new();
+    let main = sandbox.empty_repo("app");
+    write(&main, "greet.py", "def greet():\n    return \"hello\"\n\n\nprint(greet())\n");
+    write(&main, "README", "greets\n");
+    sandbox.commit_all(&main, "Start");
+    write(&main, "README", "greets, in python\n");
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sessions.md")).expect("the document");
+    let block = text.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block");
+    assert!(block.lines().all(|line| line.chars().count() <= 80), "80 columns");
+    let bin = Path::new(env!("CARGO_BIN_EXE_isofold")).parent().expect("a directory");
+    let path = std::env::split_paths(&std::env::var_os("PATH").expect("PATH")).collect::<Vec<_>>();
+    let path = std::env::join_paths([bin.to_owned()].into_iter().chain(path)).expect("a PATH");
+    let mut steps: Vec<(String, String)> = Vec::new();
+    for line in block.lines() {
+        match (line.strip_prefix("$ "), steps.last_mut()) {
+            (Some(command), _) => steps.push((command.to_owned(), String::new())),
+            (None, Some((_, output))) => {
+                output.push_str(line);
+                output.push('\n');
+            }
+            (None, None) => panic!("output before a command"),
+        }
+    }
+    assert!(steps.len() >= 6, "{steps:?}");
+    let mut at = main.clone();
+    let steady = |text: &str| {
+        let text = text.replace(main.to_str().expect("UTF-8"), "/home/ada/app");
+        let word = |word: &str| {
+            let hex = word.len() >= 7 && word.chars().all(|c| c.is_ascii_hexdigit());
+            let age =
+                word.len() >= 2 && word.ends_with('s') && word[..word.len() - 1].bytes().all(|b| b.is_ascii_digit());
+            if hex {
+                "ID".to_owned()
+            } else if age {
+                "AGE".to_owned()
+            } else {
+                word.to_owned()
+            }
+        };
+        let line = |line: &str| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+        text.lines().map(line).collect::<Vec<_>>().join("\n")
+    };
+    for (command, expected) in steps {
+        let mut shell = sandbox.command("sh");
+        let script = format!("{command}\nprintf '\\n%s' \"$PWD\"");
+        let output = shell.env("PATH", &path).current_dir(&at).args(["-c", &script]).output().expect("sh runs");
+        let printed = String::from_utf8(output.stdout).expect("UTF-8");
+        let (printed, place) = printed.rsplit_once('\n').expect("a place");
+        at = PathBuf::from(place);
+        let printed = format!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(steady(&printed), steady(&expected), "$ {command}");
+    }
+}
