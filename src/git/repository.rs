@@ -74,6 +74,10 @@ impl Repo {
         if library.is_bare() {
             return Err(OpenError::Bare(directory.to_owned()));
         }
+        // The library takes them; a git before 2.48 does not, nor were they tried with a newer one.
+        if library.config().and_then(|config| config.get_bool("extensions.relativeWorktrees")).unwrap_or(false) {
+            return Err(OpenError::Format { path: directory.to_owned(), what: extension("relativeworktrees") });
+        }
         let other =
             |why: &dyn ToString| OpenError::Other { path: directory.to_owned(), why: one_line(&why.to_string()) };
         let real = |path: &Path| fs::canonicalize(path).map_err(|e| other(&e));
@@ -106,17 +110,15 @@ impl Repo {
             return OpenError::Owner(path);
         }
         if let Some((_, name)) = message.split_once("unsupported extension name ") {
-            let format = match name.trim().strip_prefix("extensions.").unwrap_or(name.trim()) {
-                "refstorage" => "reftable refs (extensions.refStorage)",
-                "objectformat" => "SHA-256 objects (extensions.objectFormat)",
-                "partialclone" => "a partial clone (extensions.partialClone)",
-                "relativeworktrees" => "relative worktree links (extensions.relativeWorktrees)",
-                other => other,
-            };
-            return OpenError::Format { path, what: format.to_owned() };
+            let name = name.trim().strip_prefix("extensions.").unwrap_or(name.trim());
+            return OpenError::Format { path, what: one_line(&extension(name)) };
         }
-        if message.contains("object format") || message.contains("repository version") {
-            return OpenError::Format { path, what: one_line(message) };
+        if message.contains("object format") {
+            return OpenError::Format { path, what: extension("objectformat") };
+        }
+        if message.contains("repository version") {
+            let what = format!("a repository format of its own ({})", one_line(message));
+            return OpenError::Format { path, what };
         }
         if error.code() != ErrorCode::NotFound {
             return OpenError::Other { path, why: one_line(message) };
@@ -266,6 +268,24 @@ impl Repo {
             Err(error) => Err(error).act(act),
         }
     }
+}
+
+/// What an extension of the repository format is, that the library does not know, and what helps.
+fn extension(name: &str) -> String {
+    match name {
+        "refstorage" => {
+            "refs stored as extensions.refStorage says (reftable; git refs migrate --ref-format=files converts them)"
+        }
+        "objectformat" => "SHA-256 objects (extensions.objectFormat; only a repository with SHA-1 objects will do)",
+        "partialclone" => {
+            "a partial clone (extensions.partialClone; without that setting and remote.*.promisor, git fetch --refetch makes it whole)"
+        }
+        "relativeworktrees" => {
+            "relative worktree links (extensions.relativeWorktrees; git worktree repair --no-relative-paths, then git config --unset extensions.relativeWorktrees)"
+        }
+        other => return format!("the extension {other} of the repository format"),
+    }
+    .to_owned()
 }
 
 /// Removes keys from a configuration file.

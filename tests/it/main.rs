@@ -13,6 +13,8 @@ mod filesystems;
 mod fold_history;
 mod fold_random;
 mod fold_write;
+mod isolate_many;
+mod isolate_shapes;
 mod isolate_soak;
 mod node_package;
 mod progress;

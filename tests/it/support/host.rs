@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -48,10 +49,25 @@ impl Sandbox {
     pub(crate) fn give_all_away(&self) {
         if is_root() {
             // The build directory need not be readable for everybody.
-            fs::copy(env!("CARGO_BIN_EXE_isofold"), self.path("program")).expect("a copy of the program");
+            // By a process of its own: while this one writes it, others that start here hold it open.
+            let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_isofold")).arg(self.path("program")).status();
+            assert!(copied.is_ok_and(|status| status.success()), "a copy of the program");
             // Git run by the tests looks at repositories that belong to somebody else now.
             fs::write(self.path("home/.gitconfig"), "[safe]\n\tdirectory = *\n").expect("a configuration");
             self.give_away(&self.root);
+        }
+    }
+
+    /// From here on git and the program run as the user of [`Self::give_all_away`], who owns everything.
+    pub(crate) fn lower(&self) {
+        self.give_all_away();
+        self.lowered.store(is_root(), Ordering::Relaxed);
+    }
+
+    /// Gives a file that the test wrote itself to whoever git and the program run as.
+    pub(crate) fn settle_owner(&self, file: &Path) {
+        if self.lowered.load(Ordering::Relaxed) {
+            lchown(file, Some(NOBODY), Some(NOBODY)).expect("a new owner");
         }
     }
 

@@ -13,6 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -21,6 +22,8 @@ use tempfile::TempDir;
 pub(crate) struct Sandbox {
     _directory: TempDir,
     root: PathBuf,
+    /// Whether everything is run as a user without privileges.
+    lowered: AtomicBool,
 }
 
 /// What a run of the program printed.
@@ -88,7 +91,7 @@ impl Sandbox {
             tempfile::Builder::new().prefix("isofold-test-").tempdir_in(directory).expect("a temporary directory");
         let root = directory.path().canonicalize().expect("a real path");
         fs::create_dir(root.join("home")).expect("a home");
-        Self { _directory: directory, root }
+        Self { _directory: directory, root, lowered: AtomicBool::new(false) }
     }
 
     /// A path in the sandbox.
@@ -98,7 +101,13 @@ impl Sandbox {
 
     /// A command with nothing of the caller's git in its environment.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(program);
+        let mut command = if self.lowered.load(Ordering::Relaxed) {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
         for (key, _) in std::env::vars_os() {
             if key.to_string_lossy().starts_with("GIT_") {
                 command.env_remove(key);
@@ -170,6 +179,9 @@ impl Sandbox {
 
     /// The program under test; `ISOFOLD_TEST_PROGRAM` names another build of it.
     pub(crate) fn program(&self) -> Command {
+        if self.lowered.load(Ordering::Relaxed) {
+            return self.command(self.path("program"));
+        }
         let other = std::env::var_os("ISOFOLD_TEST_PROGRAM");
         self.command(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_isofold").into()))
     }
