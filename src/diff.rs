@@ -122,9 +122,9 @@ fn verify(
 ) -> Result<Result<(), String>, GitError> {
     let before = changes.iter().filter_map(|change| Some((change.path.clone(), change.old?)));
     let scratch = Scratch::new(quarantine, before)?;
-    let finished = scratch.apply(git, patch, control)?;
-    if finished.code != Some(0) {
-        return Ok(Err(finished.failure().to_string()));
+    let applied = scratch.apply(git, patch, control)?;
+    if applied.code != Some(0) {
+        return Ok(Err(applied.failure().to_string()));
     }
     let after = scratch.items()?;
     let wanted: BTreeMap<&[u8], Item> =
@@ -132,7 +132,7 @@ fn verify(
     let differs = |path: &[u8]| after.get(path) != wanted.get(path);
     let mut paths = wanted.keys().copied().chain(after.keys().map(Vec::as_slice));
     Ok(match paths.find(|path| differs(path)) {
-        Some(path) => Err(format!("{} comes out differently", show(as_path(path)))),
+        Some(wrong) => Err(format!("{} comes out differently", show(as_path(wrong)))),
         None => Ok(()),
     })
 }

@@ -76,7 +76,8 @@ mod write;
 
 pub use branch_name::branch_name_of;
 pub use capture::{
-    CaptureCommand, CaptureOutcome, CaptureRequest, Captured, CommandResult, Output as CommandOutput, Survivor, capture,
+    CaptureCommand, CaptureOutcome, CaptureRequest, Captured, CommandResult, Output as CommandOutput, Survivor, Tee,
+    capture,
 };
 pub use combine::{Conflict, MergeEngine};
 pub use control::{Control, Progress, Stage, Stop};

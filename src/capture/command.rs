@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use super::place::{Names, Worktree};
 use super::survivors::survivors;
-use super::{CaptureCommand, CaptureError, CaptureRequest, CommandResult, Output};
+use super::{CaptureCommand, CaptureError, CaptureRequest, CommandResult, Output, Tee};
 use crate::control::Control;
 use crate::files::FilesError;
 use crate::git::local;
@@ -73,7 +73,7 @@ impl Ran {
 
 impl Run<'_> {
     /// Runs it to its end. `Err` only where nothing was started.
-    pub(super) fn run(&self, mut tee: Option<&mut (dyn FnMut(&[u8]) + Send)>) -> Result<Ran, CaptureError> {
+    pub(super) fn run(&self, mut tee: Tee<'_>) -> Result<Ran, CaptureError> {
         self.control.check()?;
         let began = SystemTime::now();
         let mut stdout = Kept::new(self.worktree.spool("stdout"));
@@ -238,13 +238,7 @@ impl Pipes {
     }
 
     /// Reads what comes within `wait`; whether anything came.
-    fn read(
-        &mut self,
-        wait: Duration,
-        stdout: &mut Kept,
-        stderr: &mut Kept,
-        tee: &mut Option<&mut (dyn FnMut(&[u8]) + Send)>,
-    ) -> bool {
+    fn read(&mut self, wait: Duration, stdout: &mut Kept, stderr: &mut Kept, tee: &mut Tee<'_>) -> bool {
         let ends: Vec<BorrowedFd<'_>> = [self.stdout.as_ref().map(AsFd::as_fd), self.stderr.as_ref().map(AsFd::as_fd)]
             .into_iter()
             .flatten()
@@ -268,12 +262,7 @@ fn wait_for(ends: &[BorrowedFd<'_>], wait: Duration) {
 }
 
 /// Reads one piece; a pipe that has ended is closed.
-fn drain<P: Read>(
-    pipe: &mut Option<P>,
-    buffer: &mut [u8],
-    kept: &mut Kept,
-    tee: &mut Option<&mut (dyn FnMut(&[u8]) + Send)>,
-) -> bool {
+fn drain<P: Read>(pipe: &mut Option<P>, buffer: &mut [u8], kept: &mut Kept, tee: &mut Tee<'_>) -> bool {
     let Some(open) = pipe else { return false };
     match open.read(buffer) {
         Ok(0) => {
@@ -305,7 +294,7 @@ impl Kept {
         Self { bytes: Vec::new(), spool, file: None, cut_off: false }
     }
 
-    fn take(&mut self, piece: &[u8], tee: &mut Option<&mut (dyn FnMut(&[u8]) + Send)>) {
+    fn take(&mut self, piece: &[u8], tee: &mut Tee<'_>) {
         if let Some(tee) = tee {
             tee(piece);
         }
@@ -318,15 +307,11 @@ impl Kept {
             return;
         }
         let mut keep = || -> io::Result<()> {
-            let file = match &mut self.file {
-                Some(file) => file,
-                None => {
-                    let mut file = File::create(&self.spool)?;
-                    file.write_all(&self.bytes)?;
-                    self.file.insert(file)
-                }
-            };
-            file.write_all(piece)
+            if self.file.is_none() {
+                File::create(&self.spool)?.write_all(&self.bytes)?;
+                self.file = Some(File::options().append(true).open(&self.spool)?);
+            }
+            self.file.as_mut().map_or(Ok(()), |file| file.write_all(piece))
         };
         self.cut_off = keep().is_err();
     }

@@ -163,6 +163,9 @@ pub enum CaptureOutcome {
     },
 }
 
+/// Who is handed the pieces of a command's output as they come; both outputs in one.
+pub type Tee<'a> = Option<&'a mut (dyn FnMut(&[u8]) + Send)>;
+
 /// Why a capture stopped short.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaptureError {
@@ -265,11 +268,7 @@ fn check(request: &CaptureRequest, control: &Control) -> Result<Checked, Refused
 /// # std::fs::remove_dir_all(captured.patch.parent().unwrap())?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn capture(
-    request: &CaptureRequest,
-    tee: Option<&mut (dyn FnMut(&[u8]) + Send)>,
-    control: &Control,
-) -> CaptureOutcome {
+pub fn capture(request: &CaptureRequest, tee: Tee<'_>, control: &Control) -> CaptureOutcome {
     let checked = match check(request, control) {
         Ok(checked) => checked,
         Err((check, report)) => return CaptureOutcome::InvalidInvocation { check, report },

@@ -94,33 +94,32 @@ impl Worktree {
         let root = temporary.join(name);
         write_marker(&temporary, None)?;
         let common = repo.common_dir().to_owned();
-        match base {
-            Some(base) => {
-                let admin = register(repo, &root, base)?;
-                let worktree = Self { root, base, admin, common, temporary };
-                if let Err(error) = worktree.check_out(repo, control) {
-                    // Taken back; what is left, if anything, is said.
-                    return Err(worktree.remove(repo).err().map_or(error, CaptureError::Other));
-                }
-                Ok(worktree)
-            }
-            None => {
-                let request = IsolateRequest::detached(repo.work_dir(), &root);
-                let options = |parent: &Path| IsolationOptions::of_parent(parent).map_err(|error| error.to_string());
-                match isolate::isolate(&request, options, control) {
-                    IsolateOutcome::Isolated(_) => {}
-                    IsolateOutcome::Failed(why) | IsolateOutcome::InvalidInvocation(why) => {
-                        return Err(CaptureError::Other(why));
-                    }
-                    IsolateOutcome::Interrupted(_) => return Err(crate::control::Stop::Interrupt.into()),
-                }
-                let child = Repo::open(&root).map_err(|error| CaptureError::Other(error.to_string()))?;
-                let admin = child.git_dir().to_owned();
-                let base = BaseEntry::newest_of_child(repo, child.work_dir())?.map(|entry| entry.base);
-                let base = base.ok_or_else(|| CaptureError::Other("the isolation has no base".to_owned()))?;
-                Ok(Self { root, base, admin, common, temporary })
-            }
+        let Some(base) = base else { return Self::filled(repo, root, temporary, control) };
+        let admin = register(repo, &root, base)?;
+        let worktree = Self { root, base, admin, common, temporary };
+        match worktree.check_out(repo, control) {
+            Ok(()) => Ok(worktree),
+            // Taken back; what is left, if anything, is said.
+            Err(error) => Err(worktree.remove(repo).err().map_or(error, CaptureError::Other)),
         }
+    }
+
+    /// A worktree with the working files as they are: isolate's.
+    fn filled(repo: &Repo, root: PathBuf, temporary: PathBuf, control: &Control) -> Result<Self, CaptureError> {
+        let request = IsolateRequest::detached(repo.work_dir(), &root);
+        let options = |parent: &Path| IsolationOptions::of_parent(parent).map_err(|error| error.to_string());
+        match isolate::isolate(&request, options, control) {
+            IsolateOutcome::Isolated(_) => {}
+            IsolateOutcome::Failed(why) | IsolateOutcome::InvalidInvocation(why) => {
+                return Err(CaptureError::Other(why));
+            }
+            IsolateOutcome::Interrupted(_) => return Err(crate::control::Stop::Interrupt.into()),
+        }
+        let child = Repo::open(&root).map_err(|error| CaptureError::Other(error.to_string()))?;
+        let admin = child.git_dir().to_owned();
+        let base = BaseEntry::newest_of_child(repo, child.work_dir())?.map(|entry| entry.base);
+        let base = base.ok_or_else(|| CaptureError::Other("the isolation has no base".to_owned()))?;
+        Ok(Self { root, base, admin, common: repo.common_dir().to_owned(), temporary })
     }
 
     /// The files of the base, as git checks them out; no hook runs.

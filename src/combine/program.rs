@@ -26,9 +26,12 @@ const PINNED: [&str; 8] = [
 /// The merge; `None` from a git that has no `merge-tree --write-tree`.
 pub(super) fn merge_tree(git: &Git, ours: Oid, theirs: Oid, control: &Control) -> Result<Option<Combined>, GitError> {
     let merged = merge_tree_marked(git, ours, theirs, control)?;
-    Ok(merged.map(|(tree, conflicts)| match conflicts.is_empty() {
-        true => Combined::Clean { tree, engine: ENGINE },
-        false => Combined::Conflict { conflicts, engine: ENGINE },
+    Ok(merged.map(|(tree, conflicts)| {
+        if conflicts.is_empty() {
+            Combined::Clean { tree, engine: ENGINE }
+        } else {
+            Combined::Conflict { conflicts, engine: ENGINE }
+        }
     }))
 }
 

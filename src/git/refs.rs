@@ -112,6 +112,12 @@ fn time_of(library: &Repository, name: &str) -> i64 {
     age(&common.join(name)).or_else(|_| age(&common.join("packed-refs"))).unwrap_or(i64::MAX)
 }
 
+/// Whether letters, digits, `.`, `_` and `-` in this order can stand between the slashes of a ref's name
+/// (git-check-ref-format(1)).
+pub(crate) fn is_component(name: &str) -> bool {
+    !name.contains("..") && !name.starts_with('.') && !name.ends_with('.') && name.strip_suffix(".lock").is_none()
+}
+
 impl Repo {
     /// Points a hidden ref at a commit, whatever it pointed at before; no reflog.
     pub(crate) fn set_hidden_ref(&self, name: &str, id: Oid) -> Result<(), GitError> {

@@ -47,21 +47,21 @@ impl Apply<'_> {
 
     /// What stands at each path now, and what the patch makes of it.
     pub(super) fn outcome(&self, room: &Path) -> Result<BTreeMap<Vec<u8>, (Content, Content)>, PatchError> {
-        let root = self.repo.work_dir();
+        let checkout = self.repo.work_dir();
         let tree = room.join("tree");
         std::fs::create_dir(&tree).map_err(FilesError::io("cannot make", &tree))?;
         let touched = self.touched()?;
         let mut before = BTreeMap::new();
         for path in &touched {
-            let content = Content::of(root, path)?;
+            let content = Content::of(checkout, path)?;
             content.put(&tree, path)?;
             before.insert(path.clone(), content);
         }
         for path in attributes_above(&touched) {
             if !touched.contains(&path) {
-                match Content::of(root, &path)? {
-                    content @ Content::File { .. } => content.put(&tree, &path)?,
-                    _ => {}
+                let content = Content::of(checkout, &path)?;
+                if matches!(content, Content::File { .. }) {
+                    content.put(&tree, &path)?;
                 }
             }
         }

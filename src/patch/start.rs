@@ -48,13 +48,11 @@ impl Start {
 
     /// The base as a commit: on a branch without commits one without files is made.
     pub(crate) fn commit(&self, quarantine: &Quarantine) -> Result<Oid, GitError> {
-        match self.base {
-            Some(base) => Ok(base),
-            None => {
-                let who = Identity::of_isofold()?;
-                let nothing = quarantine.store().open()?.updated_tree(crate::git::tree::empty_tree()?, &[])?;
-                quarantine.commit(nothing, &[], NOTHING, &who.author, &who.committer)
-            }
+        if let Some(base) = self.base {
+            return Ok(base);
         }
+        let who = Identity::of_isofold()?;
+        let nothing = quarantine.store().open()?.updated_tree(crate::git::tree::empty_tree()?, &[])?;
+        quarantine.commit(nothing, &[], NOTHING, &who.author, &who.committer)
     }
 }

@@ -48,7 +48,7 @@ impl Agent {
     /// The hidden ref that keeps what the patch needs.
     pub(crate) fn kept_by(&self) -> String {
         let name = &self.0;
-        let allowed = !name.contains("..") && !name.ends_with('.') && !name.ends_with(".lock");
+        let allowed = crate::git::refs::is_component(name);
         // No other agent has a `%` in its name.
         let name = if allowed { name.clone() } else { name.replace('.', "%2E") };
         format!("{PATCHES}{name}")
@@ -170,15 +170,15 @@ impl Slot {
         let inode =
             |path: &Path| fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|m| (m.dev(), m.ino()));
         let Some(before) = inode(directory) else { return Ok(None) };
-        let held = match lock(directory, hold, Some(PATIENCE), control) {
+        let waited = match lock(directory, hold, Some(PATIENCE), control) {
             Err(FilesError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
-        let held = held.ok_or_else(|| {
+        let lock = waited.ok_or_else(|| {
             PatchError::Failed(format!("another isofold is at work on the patch of {}; try again", agent.name()))
         })?;
         let same = inode(directory) == Some(before);
-        Ok(same.then(|| Self { directory: directory.to_owned(), _lock: held }))
+        Ok(same.then(|| Self { directory: directory.to_owned(), _lock: lock }))
     }
 
     /// What a killed record left half-written.

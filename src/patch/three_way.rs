@@ -1,7 +1,5 @@
 //! `land --3way`: the patch's snapshot merged into the checkout's, with the recorded base between them.
 
-use std::cell::OnceCell;
-
 use super::store::{Agent, free};
 use super::working::Checkout;
 use super::{LandConflict, Landed, PatchError, STEP};
@@ -150,32 +148,26 @@ impl Merge<'_> {
         if conflicts.is_empty() {
             return Ok(Vec::new());
         }
-        let kept: OnceCell<String> = OnceCell::new();
         let mut located = Vec::new();
         for conflict in conflicts {
-            let path = conflict.path.as_bytes();
-            let there = self.checkout.quarantine.item_at(ground.theirs, path)?;
+            let there = self.checkout.quarantine.item_at(ground.theirs, conflict.path.as_bytes())?;
             let theirs = match there {
-                Some(_) if conflict.kind != "contents" => {
-                    let name = match kept.get() {
-                        Some(name) => name,
-                        None => {
-                            let name = self.kept(ground)?;
-                            kept.get_or_init(|| name)
-                        }
-                    };
-                    Some(format!("{name}:{}", conflict.path))
-                }
+                Some(_) if conflict.kind != "contents" => Some(format!("{}:{}", self.kept(ground)?, conflict.path)),
                 _ => None,
             };
             located.push(LandConflict {
                 path: conflict.path.clone(),
                 kind: conflict.kind.clone(),
-                detail: conflict.detail.clone(),
+                detail: self.in_words(&conflict.detail),
                 theirs,
             });
         }
         Ok(located)
+    }
+
+    /// git's sentence, with the sides called what they are here.
+    fn in_words(&self, detail: &str) -> String {
+        detail.replace("the Parent", "your files").replace("the Child", self.agent.name())
     }
 
     /// The ref that has the agent's version of every file.

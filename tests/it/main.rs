@@ -2,9 +2,12 @@
 
 mod base_rule;
 mod big_repo;
+mod capture_fuzz;
+mod cli_capture;
 mod cli_fold;
 mod cli_isolate;
 mod cli_misc;
+mod cli_patch;
 mod cli_remove;
 mod combine_fuzz;
 mod combine_report;

@@ -3,6 +3,7 @@
 pub(crate) mod histories;
 pub(crate) mod host;
 pub(crate) mod mounts;
+pub(crate) mod random;
 pub(crate) mod schema;
 pub(crate) mod snapshots;
 
