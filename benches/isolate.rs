@@ -1,4 +1,4 @@
-//! `cargo bench --bench isolate [-- tracked node big status scale parallel] [--rounds N] [--fs a,b]`
+//! `cargo bench --bench isolate [-- tracked node big status remove scale parallel] [--rounds N] [--fs a,b]`
 //!
 //! Isolation against `cp -a --reflink=auto` of the same files, and against the usual way: `git
 //! worktree add`, delete everything, copy each root entry, prune what is excluded. Every scenario is
@@ -19,7 +19,8 @@ fn main() {
     for system in systems(&arguments) {
         for (part, make) in [("tracked", tracked as fn(&Path)), ("node", node), ("big", big)] {
             let with_status = part == "tracked" && arguments.wants("status");
-            if !arguments.wants(part) && !with_status {
+            let removed = part != "big" && arguments.wants("remove");
+            if !arguments.wants(part) && !with_status && !removed {
                 continue;
             }
             let parent = system.root.join(part);
@@ -30,6 +31,9 @@ fn main() {
             }
             if with_status {
                 compare(&format!("{part}+status {}", system.name), &parent, arguments.rounds, true, &mut report);
+            }
+            if removed {
+                removal(&format!("remove {part} {}", system.name), &parent, arguments.rounds, &mut report);
             }
             if part == "tracked" && arguments.wants("parallel") {
                 for count in [5, 20] {
@@ -161,6 +165,35 @@ fn compare(title: &str, parent: &Path, rounds: usize, status: bool, report: &mut
             clean: clean(),
         });
     }
+    contest(title, rounds, &mut contestants, report);
+}
+
+/// Removal of a Child against that of the same tree, nothing asked.
+fn removal(title: &str, parent: &Path, rounds: usize, report: &mut Report) {
+    let child = parent.with_extension("child");
+    let prepare = || {
+        let (parent, child) = (parent.to_owned(), child.clone());
+        Box::new(move || isolate(&parent, &child, "bench")) as Box<dyn FnMut()>
+    };
+    let clean = || {
+        let (parent, child) = (parent.to_owned(), child.clone());
+        Box::new(move || remove(&parent, &child)) as Box<dyn FnMut()>
+    };
+    let place = child.to_str().expect("UTF-8");
+    let mut contestants = vec![
+        Contestant {
+            name: "isofold remove",
+            prepare: prepare(),
+            work: Box::new(|| drop(run(Path::new("/"), ISOFOLD, &["remove", "--child", place]))),
+            clean: clean(),
+        },
+        Contestant {
+            name: "rm -rf",
+            prepare: prepare(),
+            work: Box::new(|| drop(run(Path::new("/"), "rm", &["-rf", place]))),
+            clean: clean(),
+        },
+    ];
     contest(title, rounds, &mut contestants, report);
 }
 

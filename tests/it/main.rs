@@ -9,6 +9,7 @@ mod cli_isolate;
 mod cli_misc;
 mod cli_patch;
 mod cli_remove;
+mod cli_saved;
 mod combine_fuzz;
 mod combine_report;
 mod combine_table;
