@@ -146,15 +146,11 @@ pub(crate) fn transport(args: &[OsString], watch: &dyn Fn(&str), control: &Contr
     for trace in ["GIT_TRACE2", "GIT_TRACE2_EVENT", "GIT_TRACE2_PERF"] {
         command.env(trace, "0");
     }
-    let asks = std::env::var_os("SSH_ASKPASS").is_some_and(|program| !program.is_empty());
-    if !asks {
-        command.env("SSH_ASKPASS", "false");
-    }
     let environment = control.environment();
-    let credential = environment.as_ref().and_then(|environment| environment.credential.as_ref());
-    if !asks || credential.is_some() {
-        // Set and empty, it keeps git from falling back on the one for ssh.
-        command.env("GIT_ASKPASS", "");
+    let given = environment.as_ref().is_some_and(|environment| environment.credential.is_some());
+    if given || std::env::var_os("SSH_ASKPASS").is_none_or(|program| program.is_empty()) {
+        // Set and empty, the first keeps git from falling back on the second.
+        command.env("GIT_ASKPASS", "").env("SSH_ASKPASS", "false");
     }
     if let Some((variable, token)) = environment.as_ref().and_then(|environment| environment.token()) {
         command.env(variable, token);

@@ -146,7 +146,12 @@ pub(crate) struct Running(Child);
 impl Running {
     /// Sends a signal, by its name without `SIG`.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.0.id().to_string()]).status();
+        Self::signal_to(self.0.id(), name);
+    }
+
+    /// The same, to any program that a test started.
+    pub(crate) fn signal_to(pid: u32, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
         assert!(sent.expect("kill runs").success(), "the program had ended before the signal");
     }
 

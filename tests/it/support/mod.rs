@@ -2,9 +2,11 @@
 
 pub(crate) mod histories;
 pub(crate) mod host;
+pub(crate) mod lines;
 pub(crate) mod mounts;
 pub(crate) mod random;
 pub(crate) mod schema;
+pub(crate) mod servers;
 pub(crate) mod snapshots;
 
 use std::ffi::{OsStr, OsString};
