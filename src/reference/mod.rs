@@ -46,6 +46,39 @@ impl Reference {
     /// starts carries its environment, and the commits that reach history carry its author. The
     /// reference that was parsed last counts, but where a [`Strategy`](crate::Strategy) has one of its own.
     ///
+    /// ```standalone_crate
+    /// # use std::process::Command;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let parent = dir.path().canonicalize().unwrap().join("parent");
+    /// # let child = dir.path().canonicalize().unwrap().join("child");
+    /// # std::fs::create_dir(&parent).unwrap();
+    /// # let git = |args: &[&str]| {
+    /// #     let git = Command::new("git").arg("-C").arg(&parent).args(args).output().unwrap();
+    /// #     assert!(git.status.success());
+    /// #     String::from_utf8(git.stdout).unwrap()
+    /// # };
+    /// # git(&["init", "-q", "-b", "main"]);
+    /// # git(&["-c", "user.name=An Example", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "start"]);
+    /// use isofold::{Control, FoldBackend, FoldOutcome, FoldRequest};
+    /// use isofold::{IsolateOutcome, IsolateRequest, IsolationBackend, Reference, Strategy};
+    ///
+    /// let value = serde_json::json!({
+    ///     "remote": "https://example.test/line.git",
+    ///     "branch": "main",
+    ///     "author": {"name": "Line Bot", "email": "bot@example.test"},
+    /// });
+    /// Reference::parse(&value)?;
+    ///
+    /// let (strategy, control) = (Strategy::new(), Control::new());
+    /// let isolated = strategy.isolator().isolate(&IsolateRequest::new("w", &parent, &child), &control);
+    /// assert!(matches!(isolated, IsolateOutcome::Isolated(_)));
+    /// std::fs::write(child.join("work"), "done\n").unwrap();
+    /// let folded = strategy.integrator().fold(&FoldRequest::new("w", &parent, &child), &control);
+    /// assert!(matches!(folded, FoldOutcome::Integrated(_)));
+    /// assert_eq!(git(&["log", "-1", "--format=%an <%ae>"]), "Line Bot <bot@example.test>\n");
+    /// # Ok::<(), isofold::ReferenceError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ReferenceError`]; the reference that was in force stays so.
     pub fn parse(value: &impl serde::Serialize) -> Result<Self, ReferenceError> {
