@@ -1,7 +1,9 @@
 //! The variables of git that describe one repository, not the user: whoever is started in another work
-//! tree must not inherit them (`git rev-parse --local-env-vars`).
+//! tree must not inherit them (`git rev-parse --local-env-vars`). Nor may it inherit a reference's token.
 
 use std::process::Command;
+
+use crate::environment;
 
 const LOCAL: [&str; 16] = [
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -22,9 +24,12 @@ const LOCAL: [&str; 16] = [
     "GIT_WORK_TREE",
 ];
 
-/// Takes them out of the environment of `command`.
+/// Takes them, and the variables with tokens, out of the environment of `command`.
 pub(crate) fn clear(command: &mut Command) {
     for name in LOCAL {
+        command.env_remove(name);
+    }
+    for name in environment::withheld() {
         command.env_remove(name);
     }
     for (name, _) in std::env::vars_os() {
@@ -32,5 +37,19 @@ pub(crate) fn clear(command: &mut Command) {
         if text.starts_with("GIT_CONFIG_KEY_") || text.starts_with("GIT_CONFIG_VALUE_") {
             command.env_remove(&name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_not_inherited() {
+        environment::withhold("A_TOKEN_OF_THIS_TEST");
+        let mut command = Command::new("true");
+        clear(&mut command);
+        let removed = |name: &str| command.get_envs().any(|(key, value)| key == name && value.is_none());
+        assert!(removed("A_TOKEN_OF_THIS_TEST") && removed("GIT_DIR"));
     }
 }
