@@ -41,7 +41,7 @@ pub(crate) fn with_markers(
         quarantine.commit(side.tree, &parents, name, &who.author, &who.committer)
     };
     let (one, two) = (commit(ours, "ours")?, commit(theirs, "theirs")?);
-    let merged = merge_tree_marked(&quarantine.enter(repo.git()), one, two, control);
+    let merged = merge_tree_marked(repo, &quarantine.enter(repo.git()), one, two, control);
     quarantine.discard(&[one, two])?;
     let Some((tree, mut conflicts)) = merged? else {
         return Err(GitError::Format { what: "a merge with markers: git 2.38 or newer is needed on PATH".to_owned() });

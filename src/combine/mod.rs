@@ -152,7 +152,7 @@ fn merged(
         quarantine.commit(side.tree, &parents, "side of a merge", &who.author, &who.committer)
     };
     let (one, two) = (commit(ours)?, commit(theirs)?);
-    let combined = program::merge_tree(&quarantine.enter(repo.git()), one, two, control);
+    let combined = program::merge_tree(repo, &quarantine.enter(repo.git()), one, two, control);
     quarantine.discard(&[one, two])?;
     match combined {
         Ok(Some(combined)) => Ok(combined),

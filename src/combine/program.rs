@@ -4,6 +4,7 @@ use super::{Combined, Conflict};
 use crate::control::Control;
 use crate::files::as_path;
 use crate::git::program::Git;
+use crate::git::repository::Repo;
 use crate::git::{GitError, Oid, one_line, show};
 
 const ENGINE: &str = "git";
@@ -11,21 +12,38 @@ const ENGINE: &str = "git";
 /// The kind of most conflicts.
 const CONTENTS: &str = "contents";
 
-/// Settings of a user that would move files or overlook renames: pinned to git's defaults.
-const PINNED: [&str; 8] = [
-    "-c",
-    "merge.renames=true",
-    "-c",
-    "merge.renameLimit=7000",
-    "-c",
-    "merge.directoryRenames=conflict",
-    "-c",
-    "merge.conflictStyle=merge",
+/// Settings that say what a merge comes to and how it is told, with git's defaults. They are pinned, so
+/// that the result does not depend on who runs it: only the repository's own settings count. Where the
+/// first key is not set there the second one is asked, as git does.
+const SETTINGS: [(&[&str], &str); 6] = [
+    (&["merge.renames", "diff.renames"], "true"),
+    (&["merge.renameLimit", "diff.renameLimit"], "7000"),
+    (&["merge.directoryRenames"], "conflict"),
+    (&["merge.conflictStyle"], "merge"),
+    (&["merge.verbosity"], "2"),
+    // Read by git before 2.50 only.
+    (&["diff.algorithm"], "histogram"),
 ];
 
+/// The settings that a merge in `repo` runs with, as options of git.
+fn pinned(repo: &Repo) -> Result<Vec<String>, GitError> {
+    let mut options = Vec::new();
+    for (keys, default) in SETTINGS {
+        let own = repo.own_setting(keys)?.unwrap_or_else(|| default.to_owned());
+        options.extend(keys.iter().flat_map(|key| ["-c".to_owned(), format!("{key}={own}")]));
+    }
+    Ok(options)
+}
+
 /// The merge; `None` from a git that has no `merge-tree --write-tree`.
-pub(super) fn merge_tree(git: &Git, ours: Oid, theirs: Oid, control: &Control) -> Result<Option<Combined>, GitError> {
-    let merged = merge_tree_marked(git, ours, theirs, control)?;
+pub(super) fn merge_tree(
+    repo: &Repo,
+    git: &Git,
+    ours: Oid,
+    theirs: Oid,
+    control: &Control,
+) -> Result<Option<Combined>, GitError> {
+    let merged = merge_tree_marked(repo, git, ours, theirs, control)?;
     Ok(merged.map(|(tree, conflicts)| {
         if conflicts.is_empty() {
             Combined::Clean { tree, engine: ENGINE }
@@ -38,6 +56,7 @@ pub(super) fn merge_tree(git: &Git, ours: Oid, theirs: Oid, control: &Control) -
 /// The same, with the tree that git writes for a conflict: markers in the files, and the ids of the two
 /// commits for labels.
 pub(super) fn merge_tree_marked(
+    repo: &Repo,
     git: &Git,
     ours: Oid,
     theirs: Oid,
@@ -45,7 +64,8 @@ pub(super) fn merge_tree_marked(
 ) -> Result<Option<(Oid, Vec<Conflict>)>, GitError> {
     let (ours, theirs) = (ours.to_string(), theirs.to_string());
     let question = ["merge-tree", "--write-tree", "-z", "--messages", &ours, &theirs];
-    let finished = git.run(PINNED.into_iter().chain(question), None, control)?;
+    let settings = pinned(repo)?;
+    let finished = git.run(settings.iter().map(String::as_str).chain(question), None, control)?;
     let unreadable = || GitError::Format { what: "the answer of git merge-tree".to_owned() };
     match finished.code {
         Some(0 | 1) => {}

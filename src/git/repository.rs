@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags, RepositoryState};
+use git2::{ConfigLevel, ErrorCode, Oid, Repository, RepositoryOpenFlags, RepositoryState};
 
 use super::program::Git;
 use super::{Act, GitError, one_line, show};
@@ -256,6 +256,23 @@ impl Repo {
                 self.place.git_dir.join("sequencer").is_dir().then_some("a cherry-pick or revert")
             }
         }
+    }
+
+    /// The first of these settings that the repository's own configuration has, or the work tree's.
+    pub(crate) fn own_setting(&self, keys: &[&str]) -> Result<Option<String>, GitError> {
+        let act = || "cannot read the repository's configuration".to_owned();
+        let config = self.library.config().act(act)?;
+        for key in keys {
+            for level in [ConfigLevel::Worktree, ConfigLevel::Local] {
+                let found = config.open_level(level).and_then(|own| own.get_string(key));
+                match found {
+                    Err(error) if error.code() == ErrorCode::NotFound => {}
+                    Err(error) => return Err(error).act(act),
+                    Ok(value) => return Ok(Some(value)),
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// A boolean of the configuration, `default` where it is unset.

@@ -12,6 +12,7 @@ mod cli_remove;
 mod cli_saved;
 mod combine_fuzz;
 mod combine_report;
+mod combine_settings;
 mod combine_table;
 mod filesystems;
 mod fold_history;
