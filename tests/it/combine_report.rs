@@ -163,6 +163,44 @@ fn each_conflict_says_what_both_sides_did() {
     assert!(differing.is_empty(), "{differing:#?}");
 }
 
+/// The same through the program: two worktrees folded, every engine, as JSON and in the short report.
+#[test]
+fn the_program_tells_every_kind_of_conflict() {
+    let s = Sandbox::in_memory();
+    let repo = empty_repo(&s, "r");
+    let (mut differing, mut kinds) = (Vec::new(), std::collections::BTreeSet::new());
+    for (number, (base, ours, theirs, git, builtin)) in CASES.iter().enumerate() {
+        let ids = import(&s, &repo, &parse(&format!("@O: {base}\n@A O: {ours}\n@B O: {theirs}")));
+        let worktree = |side: &str, id: &str| {
+            let place = s.path(&format!("{side}{number}"));
+            s.git(&repo, &["worktree", "add", "-q", "--detach", place.to_str().expect("UTF-8"), id]);
+            place
+        };
+        let (p, c) = (worktree("p", &ids[1]), worktree("c", &ids[2]));
+        let before = s.state(&p);
+        for (engine, expected) in [("auto", git), ("git", git), ("builtin", builtin)] {
+            let run = s.try_fold(&p, &c, &["--merge-engine", engine]).expect("conflict", 1);
+            let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
+            let (last, report) = (run.last(), run.report());
+            let mut said = Vec::new();
+            for conflict in last["conflicts"].as_array().expect("a list") {
+                let [path, kind, ours, theirs] = ["path", "kind", "ours", "theirs"].map(|key| text(&conflict[key]));
+                let short = format!("{path} ({kind}: {ours} in the Parent, {theirs} in the Child)");
+                assert!(report.contains(&short) && !report.contains('\n'), "{report}");
+                assert!(!text(&conflict["detail"]).is_empty());
+                said.push(format!("{path}: {kind}: {ours} / {theirs}"));
+                kinds.insert(kind);
+            }
+            if said != *expected {
+                differing.push(format!("{base} | {ours} | {theirs}, {engine}: {said:?}"));
+            }
+        }
+        assert_eq!(s.state(&p), before, "{base} | {ours} | {theirs}");
+    }
+    assert!(differing.is_empty(), "{differing:#?}");
+    assert!(kinds.len() >= 10, "{kinds:?}");
+}
+
 #[test]
 fn the_report_says_it_in_short_and_in_json() {
     let s = Sandbox::new();
