@@ -3,7 +3,7 @@
 import { binary, BinaryError } from './binary.js';
 import { referenceInForce } from './env.js';
 import { valueOf } from './invocation.js';
-import { runBinary } from './process.js';
+import { POLL_MS, runBinary } from './process.js';
 import { scratch } from './scratch.js';
 
 /** The reports of a clock that fired inside the binary. */
@@ -24,7 +24,10 @@ export async function perform(command, args, { stopped = () => undefined, onLine
   }
   const files = scratch();
   try {
-    const path = await binary();
+    const { path, stop, stopError } = await orStop(binary(), stopped);
+    if (path === undefined) {
+      return stopError === undefined ? { stop } : { detail: callbackFailed(stopError) };
+    }
     const all = [command, ...args];
     if (options?.exclude !== undefined) {
       all.push(`--options=${files.json('options', options)}`);
@@ -47,9 +50,34 @@ export async function perform(command, args, { stopped = () => undefined, onLine
   }
 }
 
+/** `{path}` once the promise gives one; `{stop}` or `{stopError}` where a stop comes first. */
+function orStop(promise, stopped) {
+  return new Promise((settle, fail) => {
+    const timer = setInterval(() => {
+      try {
+        const stop = stopped();
+        if (stop !== undefined) {
+          end(settle, { stop });
+        }
+      } catch (stopError) {
+        end(settle, { stopError });
+      }
+    }, POLL_MS);
+    const end = (how, value) => {
+      clearInterval(timer);
+      how(value);
+    };
+    promise.then((path) => end(settle, { path }), (error) => end(fail, error));
+  });
+}
+
+function callbackFailed(error) {
+  return `a callback failed, so the job was stopped: ${error?.message ?? error}`;
+}
+
 function result(path, last, ended) {
   if (ended.stopError !== undefined) {
-    return { detail: `a callback failed, so the job was stopped: ${ended.stopError.message ?? ended.stopError}` };
+    return { detail: callbackFailed(ended.stopError) };
   }
   if (ended.startError !== undefined) {
     return { detail: `${path} can't be started: ${ended.startError.message}` };

@@ -115,13 +115,18 @@ async function withBinary(command, args, { print, now, interrupted, cwd }) {
   const own = speaker(command, print, { id: valueOf(args, 'id'), key: valueOf(args, 'context') });
   const seen = new Set();
   let last;
+  // Which stop it was is settled when the first line says so.
+  let settled;
   const onLine = (line) => {
     const said = parsed(line);
     if (said === undefined) {
       return;
     }
     seen.add(said.event === 'status' ? said.phase : said.event);
-    last = stop === 'clock' ? clockFired(command, said) : said;
+    if (said.phase === 'interrupted') {
+      settled ??= stop;
+    }
+    last = (settled ?? stop) === 'clock' ? clockFired(command, said) : said;
     print(last === said ? `${line}\n` : `${JSON.stringify(last)}\n`);
   };
   const ended = await perform(command, [], { stopped, onLine, cwd, more });

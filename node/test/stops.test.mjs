@@ -1,7 +1,7 @@
 // Stops: callbacks are polled, a stop is passed on at once, the promise settles when cleanup is done.
 
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
+import { chmodSync, existsSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -107,6 +107,19 @@ test('a stop before the start begins nothing', async (t) => {
     assert.deepEqual(await attach({ ...REQUEST, timeoutMs: 0 }), { ok: false, stop: 'clock' });
     assert.deepEqual(await fold({ ...REQUEST, deadlineMs: 5, now: () => 5 }), { ok: false, stop: 'clock' });
     assert.equal(existsSync(box.path('began')), false);
+  });
+});
+
+test('a stop is heard while a binary is still asked for its version', async (t) => {
+  const box = sandbox(t);
+  write(box.root, 'slow', `#!/bin/sh\necho $$ >${box.path('began')}\nexec sleep 30\n`);
+  chmodSync(box.path('slow'), 0o755);
+  await withEnv({ ISOFOLD_BIN: box.path('slow') }, async () => {
+    const began = performance.now();
+    const result = await attach({ ...REQUEST, shouldInterrupt: () => existsSync(box.path('began')) });
+    assert.deepEqual(result, { ok: false, stop: 'interrupt' });
+    assert.ok(performance.now() - began < 5000);
+    process.kill(Number(readFileSync(box.path('began'), 'utf8')), 'SIGKILL');
   });
 });
 

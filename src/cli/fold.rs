@@ -15,19 +15,15 @@ pub(crate) fn run(args: FoldArgs) -> ExitCode {
         Ok(begun) => begun,
         Err(code) => return code,
     };
-    let request = FoldRequest {
-        id: job.id.unwrap_or_default(),
-        parent: job.parent,
-        child: job.child,
-        subject: args.subject,
-        merge_subject: args.merge_subject,
-        onto_current: args.onto_current,
-        dry_run: args.dry_run,
-        merge_engine: match args.merge_engine {
-            EngineArg::Auto => MergeEngine::Auto,
-            EngineArg::Git => MergeEngine::Git,
-            EngineArg::Builtin => MergeEngine::Builtin,
-        },
+    let mut request = FoldRequest::new(job.id.unwrap_or_default(), job.parent, job.child);
+    request.subject = args.subject;
+    request.merge_subject = args.merge_subject;
+    request.onto_current = args.onto_current;
+    request.dry_run = args.dry_run;
+    request.merge_engine = match args.merge_engine {
+        EngineArg::Auto => MergeEngine::Auto,
+        EngineArg::Git => MergeEngine::Git,
+        EngineArg::Builtin => MergeEngine::Builtin,
     };
     if let Err(why) = job.strategy.integrator().check(&request) {
         return protocol.invalid(&why);

@@ -16,7 +16,9 @@ pub(crate) fn run(args: IsolateArgs) -> ExitCode {
         Ok(begun) => begun,
         Err(code) => return code,
     };
-    let request = IsolateRequest { id: job.id, detach, parent: job.parent, child: job.child };
+    let mut request = IsolateRequest::detached(job.parent, job.child);
+    request.id = job.id;
+    request.detach = detach;
     if let Err(why) = job.strategy.isolator().check(&request) {
         return protocol.invalid(&why);
     }

@@ -28,8 +28,9 @@ use crate::write::index::IndexLock;
 
 use child::ChildSide;
 
-/// What to fold into what.
+/// What to fold into what. Made by [`FoldRequest::new`]; the other fields are set afterwards.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FoldRequest {
     /// Names the work in subjects and reflogs.
     pub id: String,

@@ -38,8 +38,9 @@ use undo::Undo;
 /// Untracked files over this many bytes (32 MiB) are not stored in the base snapshot.
 pub(crate) const LARGEST_IN_BASE: u64 = 32 * 1024 * 1024;
 
-/// What to isolate, and where.
+/// What to isolate, and where. Made by [`IsolateRequest::new`] or [`IsolateRequest::detached`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct IsolateRequest {
     /// The id that the branch is named after; `None` makes a Child with a detached HEAD.
     pub id: Option<String>,

@@ -18,6 +18,7 @@ mod filesystems;
 mod fold_history;
 mod fold_random;
 mod fold_write;
+mod host_example;
 mod isolate_many;
 mod isolate_shapes;
 mod isolate_soak;

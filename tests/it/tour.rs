@@ -1,24 +1,12 @@
 //! `examples/tour.rs`, the first thing that a newcomer runs: it leaves nothing behind.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Output;
 
-use crate::support::{Sandbox, lines, next_second, write};
-
-/// Builds the example, which `cargo test` does by itself only where all targets are tested.
-fn example() -> PathBuf {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--locked", "--example", "tour"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-    if !cfg!(debug_assertions) {
-        build.arg("--release");
-    }
-    assert!(build.status().expect("cargo runs").success());
-    let program = Path::new(env!("CARGO_BIN_EXE_isofold"));
-    program.parent().expect("a directory").join("examples/tour")
-}
+use crate::support::{Sandbox, example, lines, next_second, write};
 
 fn tour(sandbox: &Sandbox, repo: &Path) -> Output {
-    sandbox.command(example()).arg(repo).env("TMPDIR", sandbox.path("tmp")).output().expect("the tour runs")
+    sandbox.command(example("tour")).arg(repo).env("TMPDIR", sandbox.path("tmp")).output().expect("the tour runs")
 }
 
 #[test]

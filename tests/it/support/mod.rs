@@ -282,6 +282,18 @@ fn job(command: &str, id: &str, parent: &Path, child: &Path, more: &[&str]) -> V
     args
 }
 
+/// Builds an example, which `cargo test` does by itself only where all targets are tested.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--locked", "--example", name]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    assert!(build.status().expect("cargo runs").success());
+    let program = Path::new(env!("CARGO_BIN_EXE_isofold"));
+    program.parent().expect("a directory").join("examples").join(name)
+}
+
 /// Twenty numbered lines, some of them replaced: `(line from 0, text)`.
 pub(crate) fn lines(replaced: &[(usize, &str)]) -> String {
     let mut text = String::new();
