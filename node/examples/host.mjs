@@ -7,7 +7,7 @@
 // It needs node 20, git, and the isofold binary (ISOFOLD_BIN, or on PATH).
 
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import {
   appendFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync,
 } from 'node:fs';
@@ -194,7 +194,7 @@ const KILLS = [
 ];
 
 async function check() {
-  const canRecover = execFileSync(process.env.ISOFOLD_BIN ?? 'isofold', ['--help'], { encoding: 'utf8' }).includes('  recover ');
+  const canRecover = spawnSync(process.env.ISOFOLD_BIN ?? 'isofold', ['recover', '--help']).status === 0;
   for (const kill of [undefined, ...KILLS.filter((each) => canRecover || !each.recovers)]) {
     const directory = realpathSync(mkdtempSync(join(tmpdir(), 'isofold-host-')));
     try {
