@@ -1,5 +1,5 @@
 //! What one process a job costs: `cargo bench --bench start [-- --rounds N]`.
-#![allow(clippy::print_stdout, reason = "a bench talks to a person")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench talks to a person")]
 
 mod common;
 
