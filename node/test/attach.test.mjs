@@ -7,7 +7,7 @@ import {
 } from 'node:fs';
 import { test } from 'node:test';
 
-import { branchNameOf, strategy } from '../index.js';
+import { branchNameOf, createStrategy, strategy } from '../index.js';
 import { commit, git, lines, read, sandbox, state, write } from './support.mjs';
 
 const { attach, abort } = strategy.isolation;
@@ -83,6 +83,23 @@ test('untracked secrets stay out, at any depth; a tracked path is never left out
   assert.equal(existsSync(`${child}/.env`), false);
   assert.equal(existsSync(`${child}/packages/api/.env.local`), false);
   assert.equal(read(child, '.env.example'), 'KEY=\n');
+});
+
+test('under an excluded directory tracked files stay and the rest goes; other worktrees inside stay out', async (t) => {
+  const box = sandbox(t);
+  const parent = box.repo();
+  write(parent, 'secrets/tracked', 't\n');
+  commit(parent, 'tracked secret');
+  write(parent, 'secrets/loose', 'l\n');
+  git(parent, 'worktree', 'add', '-q', '--detach', `${parent}/ignored/tree`);
+  write(parent, 'ignored/file', 'f\n');
+  const { strategy: own } = createStrategy({ exclude: ['secrets/**'] });
+  const child = box.path('child');
+  assert.deepEqual(await own.isolation.attach({ parent, child, id: 'w' }), { ok: true });
+  assert.equal(read(child, 'secrets/tracked'), 't\n');
+  assert.equal(existsSync(`${child}/secrets/loose`), false);
+  assert.equal(existsSync(`${child}/ignored/tree`), false);
+  assert.equal(read(child, 'ignored/file'), 'f\n');
 });
 
 test("staged changes travel: the Child's status is the Parent's", async (t) => {

@@ -73,6 +73,34 @@ test('the id only names: it need not be that of attach', async (t) => {
   assert.equal(git(child, 'symbolic-ref', '--short', 'HEAD'), 'issue/one');
 });
 
+test('new paths obey .gitignore, tracked ones do not; a staged removal counts; the reflog says what came', async (t) => {
+  const { parent, child } = await pair(t, { prepare: (repo) => {
+    write(repo, 'tracked.log', 'one\n');
+    git(repo, 'add', '-f', 'tracked.log');
+    commit(repo, 'a log');
+  } });
+  write(child, 'tracked.log', 'two\n');
+  write(child, 'new.log', 'ignored\n');
+  git(child, 'rm', '-q', 'b');
+  await folded({ parent, child, id: 'work', subject: 'All kinds' });
+  assert.equal(git(parent, 'show', '--format=', '--name-status', 'HEAD'), 'D\tb\nM\ttracked.log');
+  assert.equal(existsSync(`${parent}/new.log`), false);
+  assert.match(git(parent, 'reflog', '-1', '--format=%gs'), /work/);
+});
+
+test('a fold goes both ways: what moved in the Parent comes into the Child, and back', async (t) => {
+  const { parent, child } = await pair(t);
+  write(child, 'a', lines({ 4: 'child' }));
+  commit(child, 'child moved');
+  write(parent, 'b', lines({ 4: 'parent' }));
+  commit(parent, 'parent moved');
+  await folded({ parent: child, child: parent, id: 'line', mergeSubject: 'Take in the line' });
+  assert.equal(read(child, 'b'), lines({ 4: 'parent' }));
+  await folded({ parent, child, id: 'work' });
+  assert.deepEqual(subjects(parent)[0], 'Take in the line');
+  assert.equal(git(parent, 'rev-parse', 'HEAD'), git(child, 'rev-parse', 'HEAD'));
+});
+
 test('nothing to fold writes nothing, and loose work stays loose', async (t) => {
   const { parent, child } = await pair(t, { prepare: (repo) => write(repo, 'a', 'dirty\n') });
   const before = state(parent);

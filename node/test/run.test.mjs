@@ -182,6 +182,17 @@ test('the finished line of the binary has all its fields', async (t) => {
   assert.ok(Array.isArray(made.lines.at(-1).left_out));
 });
 
+test('a fold that changes isolationOptions.toml names it', async (t) => {
+  const box = sandbox(t);
+  const parent = box.repo();
+  const child = box.path('child');
+  await isolate({ id: 'w', parent, child });
+  write(child, 'isolationOptions.toml', 'exclude = []\n');
+  const folded = await integrate({ id: 'w', parent, child });
+  assert.equal(folded.result.outcome, 'integrated');
+  assert.equal(folded.lines.at(-1).options_changed, true);
+});
+
 test('flags of the binary alone pass through to it, and are refused for other backends', async (t) => {
   const box = sandbox(t);
   const parent = box.repo();
