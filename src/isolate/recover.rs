@@ -37,7 +37,12 @@ pub(crate) fn recover_children(repo: &Repo, control: &Control) -> Result<Vec<Rec
     let mut done = Vec::new();
     for entry in registered(repo.common_dir())? {
         control.check().map_err(GitError::from)?;
-        done.extend(recover_entry(repo, &entry.admin)?);
+        match recover_entry(repo, &entry.admin) {
+            Ok(recovered) => done.extend(recovered),
+            Err(error) if error.stop().is_some() => return Err(error),
+            // What one dead process left must not stop everybody else.
+            Err(error) => done.push(Recovered::Left(error.to_string())),
+        }
     }
     done.extend(clear_leftovers(repo.common_dir()));
     Ok(done)

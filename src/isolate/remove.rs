@@ -143,6 +143,10 @@ fn run(child: &Path, force: bool, settled: Settled<'_>, control: &Control) -> Re
         ));
     }
     let repo = Repo::open(&real)?;
+    recover::recover_children(&repo, control)?;
+    if !admin.is_dir() {
+        return Ok(Vec::new());
+    }
     let patience = (!control.has_clock()).then_some(crate::control::DEFAULT_LOCK_WAIT);
     let _lock = lock(&admin, Hold::Exclusive, patience, control)?.ok_or_else(|| IsolateError::Busy(real.clone()))?;
     // Whoever held it may have removed it all.
