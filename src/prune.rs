@@ -12,7 +12,9 @@ use crate::git::repository::Repo;
 use crate::git::worktrees::{Registered, registered};
 use crate::isolate::IsolateError;
 use crate::isolate::recover::{Recovered, recover_children, would_recover};
+use crate::patch::{PatchError, Patches};
 use crate::records::{BaseEntry, all_bases, forget};
+use crate::session::{self, Discarded, SessionError};
 
 /// How old a base entry's ref without the entry has to be before it is taken for a dead process's.
 const STRAY: Duration = Duration::from_hours(1);
@@ -22,8 +24,8 @@ const STRAY: Duration = Duration::from_hours(1);
 pub struct PruneRequest {
     /// Any directory of the repository's work trees.
     pub directory: PathBuf,
-    /// Saved commits older than this go too, and base entries of Children that are gone but still
-    /// registered as long ago. Without it neither does.
+    /// What is older than this goes too: saved commits, patches, sessions without work, base entries of
+    /// Children that are gone but still registered. Without it none of them does.
     pub older_than: Option<Duration>,
     /// Only say what would go.
     pub dry_run: bool,
@@ -39,6 +41,10 @@ pub struct Pruned {
     pub bases: Vec<(String, PathBuf)>,
     /// Saved refs that were old enough: name and id.
     pub saved: Vec<(String, String)>,
+    /// Sessions without work of their own that were started long enough ago.
+    pub sessions: Vec<String>,
+    /// Patches of agents that were last recorded long enough ago.
+    pub patches: Vec<String>,
 }
 
 /// What became of a prune.
@@ -103,8 +109,62 @@ fn run(request: &PruneRequest, control: &Control) -> Result<Pruned, IsolateError
             }
             pruned.saved.push((hidden.name.clone(), hidden.id.to_string()));
         }
+        sessions(request, age, &mut pruned, control)?;
+        patches(request, age, &mut pruned, control);
     }
     Ok(pruned)
+}
+
+/// Sessions that hold nothing of their own and that nothing runs in.
+fn sessions(request: &PruneRequest, age: Duration, pruned: &mut Pruned, control: &Control) -> Result<(), IsolateError> {
+    let states = match session::list(&request.directory, control) {
+        Ok(states) => states,
+        Err(SessionError::Interrupted) => return Err(GitError::from(Stop::Interrupt).into()),
+        Err(error) => {
+            pruned.recovered.push(Recovered::Left(error.to_string()));
+            return Ok(());
+        }
+    };
+    for state in states {
+        let session = &state.session;
+        let young = session.created.elapsed().map_or(true, |since| since < age);
+        let holds = state.ahead > 0 || state.dirty > 0 || state.changes.files > 0 || state.trouble.is_some();
+        if young || holds || session.running.is_some() {
+            continue;
+        }
+        if !request.dry_run {
+            // It looks again, closer; what it refuses stays.
+            match session::discard(&request.directory, &session.name, false, control) {
+                Ok(Discarded::Discarded { .. }) => {}
+                Ok(_) => continue,
+                Err(error) => {
+                    pruned.recovered.push(Recovered::Left(error.to_string()));
+                    continue;
+                }
+            }
+        }
+        pruned.sessions.push(session.name.clone());
+    }
+    Ok(())
+}
+
+/// Patches that nobody recorded to for so long.
+fn patches(request: &PruneRequest, age: Duration, pruned: &mut Pruned, control: &Control) {
+    let dropped = || -> Result<Vec<String>, PatchError> {
+        let patches = Patches::of(&request.directory)?;
+        let mut dropped = Vec::new();
+        for listed in patches.list()?.into_iter().filter(|listed| Duration::from_secs(listed.age_seconds) > age) {
+            if !request.dry_run {
+                patches.drop_patch(&listed.agent, control)?;
+            }
+            dropped.push(listed.agent);
+        }
+        Ok(dropped)
+    };
+    match dropped() {
+        Ok(dropped) => pruned.patches = dropped,
+        Err(error) => pruned.recovered.push(Recovered::Left(error.to_string())),
+    }
 }
 
 /// The side of an entry that is gone for good: nothing stands there, and either no worktree is

@@ -78,6 +78,8 @@ fn object(pruned: &Pruned, dry_run: bool) -> Value {
         "recovered": recovered,
         "bases": bases.collect::<Vec<Value>>(),
         "saved": saved.collect::<Vec<Value>>(),
+        "sessions": pruned.sessions,
+        "patches": pruned.patches,
     })
 }
 
@@ -102,6 +104,8 @@ fn tell(pruned: &Pruned, dry_run: bool) {
     for (name, id) in &pruned.saved {
         lines.push(format!("{done}: {name} (was {id})"));
     }
+    lines.extend(pruned.sessions.iter().map(|name| format!("{done}: session {name}")));
+    lines.extend(pruned.patches.iter().map(|agent| format!("{done}: patch of {agent}")));
     if lines.is_empty() {
         lines.push("Nothing to prune.".to_owned());
     }

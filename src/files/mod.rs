@@ -7,6 +7,7 @@ pub(crate) mod lock;
 pub(crate) mod owner;
 pub(crate) mod queue;
 pub(crate) mod remove;
+mod sweep;
 pub(crate) mod walk;
 mod xattr;
 

@@ -54,6 +54,7 @@ pub(crate) fn remove_worktree(directory: &Path) -> Result<(), FilesError> {
 /// Everything but `.git`.
 pub(crate) fn empty_worktree(directory: &Path) -> Result<(), FilesError> {
     open_directory(directory);
+    super::sweep::sweep(directory, c".git");
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -131,7 +131,7 @@ fn prune_takes_base_entries_of_children_that_are_gone() {
     for child in [&gone, &locked] {
         fs::remove_dir_all(child).expect("removed");
     }
-    let nothing = json!({"version": 1, "dry_run": false, "recovered": [], "bases": [], "saved": []});
+    let nothing = json!({"version": 1, "dry_run": false, "recovered": [], "bases": [], "saved": [], "sessions": [], "patches": []});
     // Still registered: it may be on a volume that is not mounted now.
     assert_eq!(prune(&sandbox, &parent, &[]), nothing);
     let bases = || sandbox.git(&parent, &["for-each-ref", "refs/isofold/base"]).lines().count();
