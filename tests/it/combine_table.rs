@@ -139,6 +139,7 @@ const THREE: &[(&str, &str, &str, &str)] = &[
     ("directory to file against delete below", "new x/a; new x/c; new b", "rm x; new x", "rm x/a"),
     ("directory to file on both", "new x/a; new b", "rm x; new x", "rm x; new x; ed b 1 X"),
     ("file to directory on both", "new a; new b", "rm a; new a/x", "rm a; new a/y"),
+    ("file renamed below its own name on both", "new a; new b", "mv a t; mv t a/x", "mv a t; mv t a/y"),
     ("link to directory against add", "ln l b; new b", "rm l; new l/x", "ln l c"),
     ("renamed to where a directory comes", "new a; new b", "mv a x", "new x/n"),
     ("submodule against directory", "new b", "sub s 1", "new s/x"),
@@ -409,4 +410,40 @@ fn every_engine_answers_as_git_or_conflicts() {
     // Both kinds of answer have to be there for the table to mean something.
     assert!(cases >= 110 && clean > 100 && 2 * cases - clean > 80, "git: {clean} clean of {}", 2 * cases);
     assert!(builtin_clean > 80, "builtin: {builtin_clean} clean of {clean}");
+}
+
+/// Old repositories hold trees with modes that git writes no more: it writes them anew where it merges.
+#[test]
+fn a_tree_with_an_old_mode_is_merged_as_git_does() {
+    let s = Sandbox::new();
+    let repo = empty_repo(&s, "r");
+    let mktree = |entries: &str| {
+        let list = s.path("list");
+        std::fs::write(&list, entries).expect("written");
+        let mut git = s.command("git");
+        git.arg("-C").arg(&repo).arg("mktree").stdin(std::fs::File::open(&list).expect("a file"));
+        String::from_utf8(git.output().expect("git runs").stdout).expect("an id").trim().to_owned()
+    };
+    let blob = |text: &str| {
+        write(&repo, "content", text);
+        s.git(&repo, &["hash-object", "-w", "content"])
+    };
+    let commit = |one: &str, two: &str, parents: &[&str]| {
+        let (old, one, two) = (blob("old\n"), blob(one), blob(two));
+        let inner = mktree(&format!("100664 blob {old}\told\n100644 blob {one}\tone\n100644 blob {two}\ttwo\n"));
+        assert!(s.git(&repo, &["cat-file", "tree", &inner]).contains("100664"), "the mode is there");
+        let tree = mktree(&format!("040000 tree {inner}\td\n"));
+        let mut arguments = vec!["-c", "user.name=T", "-c", "user.email=t@example.test", "commit-tree", "-m", "m"];
+        arguments.extend(parents.iter().flat_map(|parent| ["-p", *parent]));
+        arguments.push(&tree);
+        s.git(&repo, &arguments)
+    };
+    let base = commit("1\n", "2\n", &[]);
+    let (ours, theirs) = (commit("ours\n", "2\n", &[&base]), commit("1\n", "theirs\n", &[&base]));
+    let git = oracle(&s, &repo, &ours, &theirs);
+    assert!(git.is_some());
+    for engine in [MergeEngine::Auto, MergeEngine::Git] {
+        let merge = merge_commits(&repo, &ours, &theirs, engine, false).expect("an answer");
+        assert_eq!((wrong(git.as_deref(), &merge), merge.engine), (None, "git"), "{engine:?}");
+    }
 }
