@@ -114,6 +114,9 @@ impl Trees<'_> {
     }
 }
 
+/// Names and what they stand for.
+pub(crate) type Items<'a> = Vec<(&'a [u8], Item)>;
+
 /// One tree as it is stored.
 pub(crate) struct Listing<'a> {
     stored: Option<(Oid, OdbObject<'a>)>,
@@ -122,7 +125,7 @@ pub(crate) struct Listing<'a> {
 impl Listing<'_> {
     /// Names and what they stand for, in order of bytes; `None` for a tree that git would not write
     /// like this (old repositories hold some with other modes).
-    pub(crate) fn items(&self) -> Result<Option<Vec<(&[u8], Item)>>, GitError> {
+    pub(crate) fn items(&self) -> Result<Option<Items<'_>>, GitError> {
         let Some((id, object)) = &self.stored else { return Ok(Some(Vec::new())) };
         let damaged = || GitError::Format { what: format!("the tree {id}") };
         let mut rest = object.data();
