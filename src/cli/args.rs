@@ -122,6 +122,9 @@ pub(crate) struct FoldArgs {
     /// Fold into the branch the Parent is on now, even if it was on another at isolate
     #[arg(long)]
     pub(crate) onto_current: bool,
+    /// The Child may be a clone of its own: its commits are fetched, its configuration is not read
+    #[arg(long)]
+    pub(crate) foreign_child: bool,
     /// Say what would happen; write nothing to the Parent
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -19,6 +19,7 @@ pub(crate) fn run(args: FoldArgs) -> ExitCode {
     request.subject = args.subject;
     request.merge_subject = args.merge_subject;
     request.onto_current = args.onto_current;
+    request.foreign_child = args.foreign_child;
     request.dry_run = args.dry_run;
     request.merge_engine = match args.merge_engine {
         EngineArg::Auto => MergeEngine::Auto,

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::FoldError;
+use super::foreign::{self, Shadow};
+use crate::control::Control;
 use crate::git::GitError;
 use crate::git::repository::Repo;
 use crate::git::tree::Objects;
@@ -12,9 +14,27 @@ use crate::records::{BaseEntry, ChildRecord, State};
 
 pub(crate) struct ChildSide {
     pub(crate) repo: Repo,
+    /// What stands for the git directory of a clone.
+    shadow: Option<Shadow>,
 }
 
 impl ChildSide {
+    /// Opens the Child; with `foreign` it may be a clone of its own.
+    pub(super) fn open_for(parent: &Repo, child: &Path, foreign: bool, control: &Control) -> Result<Self, FoldError> {
+        match Self::open(parent, child) {
+            Err(FoldError::NotRegistered { .. }) if foreign => {
+                let (repo, shadow) = foreign::open(parent, child, control)?;
+                Ok(Self { repo, shadow: Some(shadow) })
+            }
+            other => other,
+        }
+    }
+
+    /// Whether it is a clone of its own.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.shadow.is_some()
+    }
+
     /// Opens the Child after checking, without opening it, that its `.git` leads to an entry of the
     /// Parent's own registry that leads back, or is the Parent's repository itself.
     pub(crate) fn open(parent: &Repo, child: &Path) -> Result<Self, FoldError> {
@@ -24,7 +44,7 @@ impl ChildSide {
         let git_dir = if meta.is_dir() {
             let real = fs::canonicalize(&git).map_err(GitError::io("cannot read", &git))?;
             if real != parent.common_dir() {
-                return Err(not("it is a repository of its own; --foreign-child is not there yet"));
+                return Err(not("it is a repository of its own; --foreign-child folds such a clone"));
             }
             real
         } else {
@@ -43,7 +63,7 @@ impl ChildSide {
         {
             return Err(FoldError::Incomplete(child.to_owned()));
         }
-        Ok(Self { repo })
+        Ok(Self { repo, shadow: None })
     }
 
     /// Paths of the base that never were in the Child's index: a new ignore rule of the Child does

@@ -3,6 +3,7 @@
 //! Until [`land`] nothing of the Parent is written; until HEAD moves everything can be taken back.
 
 pub(crate) mod child;
+pub(crate) mod foreign;
 mod history;
 pub(crate) mod land;
 mod pointers;
@@ -44,6 +45,8 @@ pub struct FoldRequest {
     pub merge_subject: Option<String>,
     /// Fold into whatever branch the Parent is on, even if it was another at isolate.
     pub onto_current: bool,
+    /// Let the Child be a clone of its own; its objects are fetched, its configuration is never read.
+    pub foreign_child: bool,
     /// Say what would happen and write nothing to the Parent.
     pub dry_run: bool,
     /// What merges.
@@ -60,6 +63,7 @@ impl FoldRequest {
             subject: None,
             merge_subject: None,
             onto_current: false,
+            foreign_child: false,
             dry_run: false,
             merge_engine: MergeEngine::Auto,
         }
@@ -169,6 +173,8 @@ pub(crate) enum FoldError {
     OtherBranch { now: String, then: String },
     #[error("the Child {} is no worktree registered in the Parent's repository ({why})", show(child))]
     NotRegistered { child: PathBuf, why: String },
+    #[error("the clone {} can't be read: {why}", show(child))]
+    Foreign { child: PathBuf, why: String },
     #[error("the Child {} is not complete: an isolation or removal of it did not finish; isolate again", show(.0))]
     Incomplete(PathBuf),
     #[error(
@@ -277,7 +283,7 @@ fn run(
     control: &Control,
 ) -> Result<Done, FoldError> {
     let repo = Repo::open(&places.parent)?;
-    let child = ChildSide::open(&repo, &places.child)?;
+    let child = ChildSide::open_for(&repo, &places.child, request.foreign_child, control)?;
     let _locks = lock_both(&repo, &child.repo, request.dry_run, control)?;
     // Whoever held the Parent before us may have changed everything: look only now.
     let record = ChildRecord::read(child.repo.git_dir())?;
@@ -344,7 +350,7 @@ fn run(
     let changes = quarantine.changes(ours.tree, tree)?;
     notes.options_changed = changes.iter().any(|c| c.path == OPTIONS_FILE.as_bytes());
     let files: Vec<PathBuf> = changes.iter().map(|change| to_path(&change.path)).collect();
-    let pointers = pointers::plan(&repo, &child.repo, head.id, child_head.id, &changes)?;
+    let pointers = pointers::plan(&repo, &child, head.id, child_head.id, &changes)?;
     let ground = land::Ground::new(&repo, &ours)?;
     let plan = ground.plan(&changes, control)?;
     let graph = history::Graph {

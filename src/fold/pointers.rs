@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::child::ChildSide;
 use crate::combine::Conflict;
 use crate::files::as_path;
 use crate::git::modules::{Module, Stores, git_dir_of};
@@ -32,13 +33,13 @@ struct Carry {
 /// submodule lacks and can't be given is a conflict.
 pub(super) fn plan(
     parent: &Repo,
-    child: &Repo,
+    child: &ChildSide,
     parent_head: Option<Oid>,
     child_head: Option<Oid>,
     changes: &[Change],
 ) -> Result<Pointers, WriteError> {
     let mut planned =
-        Plan { parent: Side::of(parent), child: Side::of(child), carries: Vec::new(), conflicts: Vec::new() };
+        Plan { parent: Side::of(parent), child: Side::of_child(child), carries: Vec::new(), conflicts: Vec::new() };
     let mut history = None;
     for change in changes {
         let link = |item: Option<crate::git::tree::Item>| item.filter(|i| i.mode == MODE_GITLINK).map(|i| i.id);
@@ -69,6 +70,14 @@ struct Side {
 }
 
 impl Side {
+    /// The submodules of a clone are not opened: their configuration is not ours to obey.
+    fn of_child(child: &ChildSide) -> Self {
+        match child.is_foreign() {
+            true => Self { root: child.repo.git_dir().join("no-submodules"), ..Self::of(&child.repo) },
+            false => Self::of(&child.repo),
+        }
+    }
+
     fn of(repo: &Repo) -> Self {
         Self { root: repo.work_dir().to_owned(), stores: Stores::of(repo.git_dir(), repo.common_dir()) }
     }

@@ -17,6 +17,7 @@ pub(crate) const OURS: &str = "refs/isofold/";
 pub(crate) const SAVED: &str = "refs/isofold/saved/";
 pub(crate) const BASES: &str = "refs/isofold/base/";
 pub(crate) const PATCHES: &str = "refs/isofold/patch/";
+pub(crate) const FOREIGN: &str = "refs/isofold/foreign/";
 pub(crate) const SESSIONS: &str = "refs/isofold/session/";
 
 /// How long a ref that another process has locked is waited for: as git does by default.

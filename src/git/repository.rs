@@ -90,6 +90,19 @@ impl Repo {
         Ok(Self { library, place: Place { git_dir, common_dir, work_dir } })
     }
 
+    /// Opens `work_dir` with `git_dir`, whatever the `.git` there says.
+    pub(crate) fn open_shadow(git_dir: &Path, work_dir: &Path) -> Result<Self, OpenError> {
+        let other =
+            |why: &dyn ToString| OpenError::Other { path: work_dir.to_owned(), why: one_line(&why.to_string()) };
+        let flags = RepositoryOpenFlags::NO_SEARCH | RepositoryOpenFlags::NO_DOTGIT;
+        let library = Repository::open_ext(git_dir, flags, &[] as &[&Path]).map_err(|error| other(&error.message()))?;
+        library.set_workdir(work_dir, false).map_err(|error| other(&error.message()))?;
+        let real = |path: &Path| fs::canonicalize(path).map_err(|e| other(&e));
+        let place =
+            Place { git_dir: real(git_dir)?, common_dir: real(library.commondir())?, work_dir: real(work_dir)? };
+        Ok(Self { library, place })
+    }
+
     /// Whether git takes `name` for the name of a ref.
     pub(crate) fn is_ref_name(name: &str) -> bool {
         git2::Reference::is_valid_name(name)

@@ -11,6 +11,7 @@ use crate::control::Control;
 use crate::files::lock::{Hold, Lock, lock};
 use crate::files::owner::Owner;
 use crate::files::remove::{mounted_below, newer_than, remove_tree, remove_worktree};
+use crate::fold::foreign::SHADOW;
 use crate::git::quarantine::OBJECTS;
 use crate::git::repository::Repo;
 use crate::git::worktrees::{UNDER_WAY, admin_of_git_file, registered, unregister, uses_of};
@@ -177,7 +178,7 @@ fn clear_leftovers(common: &Path) -> Vec<Recovered> {
 
 fn all_leftovers(common: &Path) -> Vec<PathBuf> {
     let bases = bases_directory(common);
-    let places = [(common, UNDER_WAY), (common, OBJECTS), (bases.as_path(), TEMPORARY)];
+    let places = [(common, UNDER_WAY), (common, OBJECTS), (common, SHADOW), (bases.as_path(), TEMPORARY)];
     places.iter().flat_map(|(directory, prefix)| leftovers(directory, prefix)).collect()
 }
 

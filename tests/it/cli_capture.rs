@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::host::{is_root, text, wait_for};
+use crate::support::host::{text, wait_for};
 use crate::support::{Run, Sandbox, raw_name, read, write};
 
 fn try_capture(s: &Sandbox, repo: &Path, more: &[&str]) -> Run {
