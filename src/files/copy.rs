@@ -32,6 +32,14 @@ const LOOK_FOR_HOLES: u64 = 1024 * 1024;
 const TRIES: u32 = 4;
 
 const XFS_MAGIC: u64 = 0x5846_5342;
+const EXT: u64 = 0xef53;
+const TMPFS: u64 = 0x0102_1994;
+const BTRFS: u64 = 0x9123_683e;
+
+/// Others that can clone (bcachefs, ZFS, overlays of these) are found by trying.
+fn never_clones(magic: u64) -> bool {
+    matches!(magic, EXT | TMPFS)
+}
 
 /// How the content of files gets from one file system to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,12 +54,29 @@ enum Method {
 pub(crate) struct Copied {
     /// Stat of the source before the copy, and of the copy when it was done.
     pub(crate) source: Stat,
-    pub(crate) copy: Stat,
+    /// `None` where it was not asked for: size, mode and times are those of the source.
+    pub(crate) copy: Option<Stat>,
     /// The source did not change while it was copied.
     pub(crate) steady: bool,
     pub(crate) cloned: bool,
     /// Attributes of users that did not come along.
     pub(crate) xattrs_refused: u64,
+}
+
+impl Copied {
+    /// Stat of the copy, in which size, mode and times of the modification count.
+    pub(crate) fn result(&self) -> &Stat {
+        self.copy.as_ref().unwrap_or(&self.source)
+    }
+}
+
+/// Which looks at a small file can be spared.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quick {
+    /// [`Copier::quick`] of its directory.
+    pub(crate) source: bool,
+    /// Nobody asks for the stat of the copy.
+    pub(crate) target: bool,
 }
 
 /// Why a file was not copied.
@@ -79,23 +104,38 @@ pub(crate) struct Copier<'a> {
     xfs: bool,
     may_clone: bool,
     methods: Mutex<Vec<(u64, Method)>>,
+    /// A file gets the very mode that it is opened with, but for the umask.
+    exact_modes: bool,
+    /// A file that last changed before this second did not change since the copying began.
+    long_ago: i64,
     pub(super) xattrs: Xattrs,
 }
 
 impl<'a> Copier<'a> {
     /// A copier into the file system of `destination`.
     pub(crate) fn new(destination: impl AsFd, control: &'a Control) -> Self {
-        let magic = rustix::fs::fstatfs(destination).map_or(0, |s| magic_of(&s));
+        let magic = rustix::fs::fstatfs(&destination).map_or(0, |s| magic_of(&s));
+        // What directories below inherit is what this one has.
+        let no_acl = rustix::fs::fgetxattr(&destination, c"system.posix_acl_default", &mut [0_u8; 0]);
         Self {
             control,
             umask: current_umask(),
             user: rustix::process::geteuid().as_raw(),
             xfs: magic == XFS_MAGIC,
-            // Others that can clone (bcachefs, ZFS, overlays of these) are found by trying.
-            may_clone: !matches!(magic, 0xef53 | 0x0102_1994),
+            may_clone: !never_clones(magic),
             methods: Mutex::new(Vec::new()),
+            exact_modes: never_clones(magic) && matches!(no_acl, Err(Errno::NODATA | Errno::OPNOTSUPP)),
+            long_ago: now() - 2,
             xattrs: Xattrs::default(),
         }
+    }
+
+    /// Whether small files of a directory can be read before they are looked at: none of them is to be
+    /// cloned, and the file system is one whose times are by the clock of this machine.
+    pub(crate) fn quick(&self, directory: impl AsFd, meta: &Stat) -> bool {
+        let known = |s: &_| matches!(magic_of(s), EXT | TMPFS | XFS_MAGIC | BTRFS);
+        let local = rustix::fs::fstatfs(directory).is_ok_and(|s| known(&s));
+        local && (!self.may_clone || self.known(meta.st_dev) == Some(Method::Copy))
     }
 
     /// Copies the regular file `name` from one directory to another, where it must not exist.
@@ -104,10 +144,15 @@ impl<'a> Copier<'a> {
         from: impl AsFd,
         to: impl AsFd,
         name: &CStr,
+        quick: Quick,
         buffer: &mut Vec<u8>,
     ) -> Result<Copied, CopyError> {
         let source = self.open_source(&from, name)?;
-        let mut before = rustix::fs::fstat(&source).map_err(CopyError::Source)?;
+        let read = if quick.source { self.read_first(&source, buffer) } else { None };
+        let mut before = match read {
+            Some((_, meta)) => meta,
+            None => rustix::fs::fstat(&source).map_err(CopyError::Source)?,
+        };
         if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
             return Err(CopyError::Vanished);
         }
@@ -115,22 +160,43 @@ impl<'a> Copier<'a> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let target =
             rustix::fs::openat(&to, name, flags, Mode::from_raw_mode(mode & 0o777)).map_err(CopyError::Target)?;
+        if let Some((length, _)) = read {
+            write_all(&target, &buffer[..length], 0)?;
+            self.control.progress().copied(length as u64);
+            let carried = self.xattrs.carry(&source, &target, &before).map_err(CopyError::Target)?;
+            let look = !quick.target || !self.exact_modes || carried.any;
+            let copy = self.finish(&target, &before, look)?;
+            return Ok(Copied { source: before, copy, steady: true, cloned: false, xattrs_refused: carried.refused });
+        }
         // The library's clone wants files of the standard library.
         let (source, target) = (File::from(source), File::from(target));
         let mut tries = 0;
         loop {
             let cloned = self.content(&source, &target, &before, buffer)?;
-            let xattrs_refused = self.xattrs.carry(&source, &target, &before).map_err(CopyError::Target)?;
+            let carried = self.xattrs.carry(&source, &target, &before).map_err(CopyError::Target)?;
             let after = rustix::fs::fstat(&source).map_err(CopyError::Source)?;
             let steady = same(&before, &after);
             tries += 1;
             if steady || tries == TRIES {
-                let copy = self.finish(&target, &before)?;
-                return Ok(Copied { source: before, copy, steady, cloned, xattrs_refused });
+                let copy = self.finish(&target, &before, true)?;
+                return Ok(Copied { source: before, copy, steady, cloned, xattrs_refused: carried.refused });
             }
             before = after;
             rustix::fs::ftruncate(&target, 0).map_err(CopyError::Target)?;
         }
+    }
+
+    /// The whole content of a small file and its stat of after; `None` unless that shows that nothing
+    /// was written to it meanwhile.
+    fn read_first(&self, source: &OwnedFd, buffer: &mut Vec<u8>) -> Option<(usize, Stat)> {
+        let most = usize::try_from(SMALL).unwrap_or(0);
+        buffer.resize(buffer.len().max(most + 1), 0);
+        // One byte more than a small file has: the end was reached.
+        let length = rustix::io::pread(source, &mut buffer[..=most], 0).ok()?;
+        let meta = rustix::fs::fstat(source).ok()?;
+        let whole = length <= most && u64::try_from(meta.st_size) == Ok(length as u64);
+        let regular = FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile;
+        (whole && regular && meta.st_ctime < self.long_ago).then_some((length, meta))
     }
 
     fn open_source(&self, from: impl AsFd, name: &CStr) -> Result<OwnedFd, CopyError> {
@@ -175,12 +241,17 @@ impl<'a> Copier<'a> {
         Ok(false)
     }
 
+    /// What the first file of a device found out.
+    fn known(&self, device: u64) -> Option<Method> {
+        let methods = self.methods.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        methods.iter().find(|(known, _)| *known == device).map(|(_, method)| *method)
+    }
+
     fn wants_clone(&self, meta: &Stat, size: u64) -> bool {
         if !self.may_clone || size <= NEVER_CLONED {
             return false;
         }
-        let methods = self.methods.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match methods.iter().find(|(device, _)| *device == meta.st_dev).map(|(_, method)| *method) {
+        match self.known(meta.st_dev) {
             Some(Method::Copy) => false,
             Some(Method::CloneXfs) | None if self.xfs => size >= XFS_SMALL || settled(meta),
             _ => true,
@@ -274,12 +345,7 @@ impl<'a> Copier<'a> {
             match rustix::io::pread(source, &mut buffer[..room], at) {
                 Ok(0) => break,
                 Ok(n) => {
-                    let mut done = 0;
-                    while done < n {
-                        let wrote = rustix::io::pwrite(target, &buffer[done..n], at + done as u64)
-                            .map_err(CopyError::Target)?;
-                        done += wrote;
-                    }
+                    write_all(target, &buffer[..n], at)?;
                     at += n as u64;
                 }
                 Err(Errno::INTR) => {}
@@ -290,12 +356,12 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Mode and times; the stat of the finished copy.
-    fn finish(&self, target: &File, source: &Stat) -> Result<Stat, CopyError> {
+    /// Mode and times; the stat of the finished copy where it is to be looked at.
+    fn finish(&self, target: impl AsFd, source: &Stat, look: bool) -> Result<Option<Stat>, CopyError> {
         let mut mode = source.st_mode & 0o7777;
         if mode & 0o6000 != 0 {
             // The copy is ours: what ran with somebody else's rights must not run with ours.
-            let copy = rustix::fs::fstat(target).map_err(CopyError::Target)?;
+            let copy = rustix::fs::fstat(&target).map_err(CopyError::Target)?;
             if copy.st_uid != source.st_uid {
                 mode &= !0o4000;
             }
@@ -304,19 +370,22 @@ impl<'a> Copier<'a> {
             }
         }
         let plain = mode & 0o7000 == 0 && self.umask.is_some_and(|umask| mode & umask == 0);
-        let set_mode = || rustix::fs::fchmod(target, Mode::from_raw_mode(mode)).map_err(CopyError::Target);
+        let set_mode = || rustix::fs::fchmod(&target, Mode::from_raw_mode(mode)).map_err(CopyError::Target);
         if !plain {
             set_mode()?;
         }
         let times = Timestamps { last_access: OMIT, last_modification: modified(source) };
-        rustix::fs::futimens(target, &times).map_err(CopyError::Target)?;
-        let stat = rustix::fs::fstat(target).map_err(CopyError::Target)?;
+        rustix::fs::futimens(&target, &times).map_err(CopyError::Target)?;
+        if !look {
+            return Ok(None);
+        }
+        let stat = rustix::fs::fstat(&target).map_err(CopyError::Target)?;
         if stat.st_mode & 0o7777 == mode {
-            return Ok(stat);
+            return Ok(Some(stat));
         }
         // A default ACL of the destination had its say.
         set_mode()?;
-        rustix::fs::fstat(target).map_err(CopyError::Target)
+        rustix::fs::fstat(&target).map(Some).map_err(CopyError::Target)
     }
 }
 
@@ -351,9 +420,13 @@ fn small(source: &File, target: &File, size: u64, buffer: &mut Vec<u8>) -> Resul
             Err(error) => return Err(CopyError::Source(error)),
         }
     }
+    write_all(target, &buffer[..have], 0)
+}
+
+fn write_all(target: impl AsFd, content: &[u8], at: u64) -> Result<(), CopyError> {
     let mut done = 0;
-    while done < have {
-        match rustix::io::pwrite(target, &buffer[done..have], done as u64) {
+    while done < content.len() {
+        match rustix::io::pwrite(&target, &content[done..], at + done as u64) {
             Ok(n) => done += n,
             Err(Errno::INTR) => {}
             Err(error) => return Err(CopyError::Target(error)),
@@ -370,9 +443,12 @@ fn same(a: &Stat, b: &Stat) -> bool {
 
 /// Whether the file was last written long enough ago to be on the disk.
 fn settled(meta: &Stat) -> bool {
-    let now =
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX));
-    now - meta.st_ctime >= XFS_FRESH
+    now() - meta.st_ctime >= XFS_FRESH
+}
+
+/// The time now, in seconds.
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
 }
 
 fn vanished(error: Errno) -> CopyError {

@@ -2,6 +2,7 @@
 //! they are found.
 
 use std::ffi::{CStr, CString, OsString};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FileType, Mode, Stat, Timestamps};
 use rustix::io::Errno;
 
-use super::copy::{Copied, Copier, CopyError, OMIT, link, modified};
+use super::copy::{Copied, Copier, CopyError, OMIT, Quick, link, modified};
 use super::queue::work;
 use super::walk::{Entry, entries, open_directory};
 use super::{FilesError, as_path, join};
@@ -40,14 +41,19 @@ pub(crate) trait Select: Sync {
     /// Whether a directory, now open, is no part of this work tree: another work tree, a git directory.
     fn is_foreign(&self, path: &[u8], stat: &Stat, entries: &[Entry], directory: &OwnedFd) -> bool;
 
-    /// Whether a file is tracked, or anything in a directory.
-    fn holds_tracked(&self, path: &[u8], kind: FileType) -> bool;
+    /// The place of a tracked path in the caller's own list, which is in the order of paths; `within`
+    /// is the part of the list that holds what is tracked in the directory of `path`.
+    fn position(&self, path: &[u8], within: &Range<usize>) -> Option<usize>;
 
-    /// Whether a directory has an index of its own, so that nothing in it is for the caller to list.
-    fn is_submodule(&self, path: &[u8]) -> bool;
+    /// The part of the list that holds what is tracked in the directory `path`.
+    fn below(&self, path: &[u8], within: &Range<usize>) -> Range<usize>;
 
-    /// The place of a tracked path in the caller's own list.
-    fn position(&self, path: &[u8]) -> Option<usize>;
+    /// Whether what the list has at a place is a directory with an index of its own, so that nothing in
+    /// it is for the caller to list.
+    fn is_submodule(&self, position: usize) -> bool;
+
+    /// Tells what became of tracked files of one directory.
+    fn copied(&self, copies: &[TrackedCopy]);
 }
 
 /// A tracked file that was copied.
@@ -76,7 +82,6 @@ pub(crate) struct Filled {
     pub(crate) left_out: Vec<Vec<u8>>,
     /// Files that went on changing while they were copied.
     pub(crate) unsteady: Vec<Vec<u8>>,
-    pub(crate) tracked: Vec<TrackedCopy>,
     /// Untracked files over the size that was asked about, or closed to their owner.
     pub(crate) unstored: Vec<Vec<u8>>,
     /// The topmost untracked files, links and directories (`true`).
@@ -101,7 +106,6 @@ impl Filled {
         self.skipped.extend(other.skipped);
         self.left_out.extend(other.left_out);
         self.unsteady.extend(other.unsteady);
-        self.tracked.extend(other.tracked);
         self.unstored.extend(other.unstored);
         self.untracked.extend(other.untracked);
         self.git_files.extend(other.git_files);
@@ -137,13 +141,14 @@ pub(crate) fn fill(
         late_error: Arc::new(Mutex::new(None)),
     };
     let root = Arc::new(Node {
-        source,
-        target,
         path: Vec::new(),
+        quick: shared.copier.quick(&source, &stat),
         meta: stat,
         tracked_only: false,
-        holds_tracked: true,
+        tracked: Some(0..usize::MAX),
         parent: None,
+        source,
+        target,
         late_error: shared.late_error.clone(),
     });
     let found = entries(&root.source).map_err(|e| shared.source_error(&root.path, e))?;
@@ -151,11 +156,11 @@ pub(crate) fn fill(
     let tasks = shared.sort_in(&root, found, &mut filled);
     drop(root);
     let parts = work(tasks, |task, part: &mut Part| match task {
-        Task::Directory { above, name, tracked_only } => {
-            shared.directory(&above, &name, tracked_only, &mut part.filled)
+        Task::Directory { above, name, tracked_only, tracked } => {
+            shared.directory(&above, &name, tracked_only, tracked, &mut part.filled)
         }
-        Task::Files { of, entries } => {
-            shared.files(&of, &entries, &mut part.filled, &mut part.buffer)?;
+        Task::Files { of, files } => {
+            shared.files(&of, &files, part)?;
             Ok(Vec::new())
         }
     })?;
@@ -183,8 +188,12 @@ struct Node {
     target: OwnedFd,
     path: Vec<u8>,
     meta: Stat,
+    /// Small files need no stat before they are read.
+    quick: bool,
     tracked_only: bool,
-    holds_tracked: bool,
+    /// The part of the caller's list that is tracked in here; `None` where nothing in here is for the
+    /// caller to list.
+    tracked: Option<Range<usize>>,
     #[allow(dead_code, reason = "keeps the directory above unfinished")]
     parent: Option<Arc<Node>>,
     late_error: LateError,
@@ -203,8 +212,14 @@ impl Drop for Node {
 }
 
 enum Task {
-    Directory { above: Arc<Node>, name: CString, tracked_only: bool },
-    Files { of: Arc<Node>, entries: Vec<Entry> },
+    Directory { above: Arc<Node>, name: CString, tracked_only: bool, tracked: Option<Range<usize>> },
+    Files { of: Arc<Node>, files: Vec<File> },
+}
+
+/// A file or link, and its place in the caller's list if it is tracked.
+struct File {
+    entry: Entry,
+    position: Option<usize>,
 }
 
 /// What one worker did, and its buffer.
@@ -212,6 +227,7 @@ enum Task {
 struct Part {
     filled: Filled,
     buffer: Vec<u8>,
+    copies: Vec<TrackedCopy>,
 }
 
 struct Shared<'a> {
@@ -230,6 +246,7 @@ impl Shared<'_> {
         above: &Arc<Node>,
         name: &CStr,
         tracked_only: bool,
+        tracked: Option<Range<usize>>,
         filled: &mut Filled,
     ) -> Result<Vec<Task>, FilesError> {
         self.control.check()?;
@@ -248,15 +265,15 @@ impl Shared<'_> {
             .and_then(|()| open_directory(&above.target, name));
         let target = made.map_err(|e| self.target_error(&path, e))?;
         filled.directories += 1;
+        let same_device = meta.st_dev == above.meta.st_dev;
         let node = Arc::new(Node {
+            quick: if same_device { above.quick } else { self.copier.quick(&source, &meta) },
             source,
             target,
-            holds_tracked: above.holds_tracked
-                && self.select.holds_tracked(&path, FileType::Directory)
-                && !self.select.is_submodule(&path),
             path,
             meta,
             tracked_only,
+            tracked,
             parent: Some(above.clone()),
             late_error: self.late_error.clone(),
         });
@@ -267,7 +284,7 @@ impl Shared<'_> {
     /// The directory's own attributes; how many the copy would not take.
     fn carry_xattrs(&self, node: &Node) -> Result<u64, FilesError> {
         let carried = self.copier.xattrs.carry(&node.source, &node.target, &node.meta);
-        carried.map_err(|e| self.target_error(&node.path, e))
+        carried.map(|carried| carried.refused).map_err(|e| self.target_error(&node.path, e))
     }
 
     /// Turns the entries of a directory into tasks.
@@ -286,79 +303,99 @@ impl Shared<'_> {
                 }
                 Verdict::Pass => continue,
             };
-            if node.holds_tracked && !self.select.holds_tracked(&path, entry.kind) {
-                filled.untracked.push((path.clone(), directory));
-            }
+            let position = node.tracked.as_ref().and_then(|within| self.select.position(&path, within));
+            let tracked = match &node.tracked {
+                Some(within) if directory => {
+                    let below = self.select.below(&path, within);
+                    if position.is_none() && below.is_empty() {
+                        filled.untracked.push((path.clone(), true));
+                        None
+                    } else {
+                        // A tracked file may have become a directory: what is in it is new.
+                        (!position.is_some_and(|position| self.select.is_submodule(position))).then_some(below)
+                    }
+                }
+                Some(_) if position.is_none() => {
+                    filled.untracked.push((path.clone(), false));
+                    None
+                }
+                _ => None,
+            };
             match entry.kind {
                 FileType::Directory => {
-                    tasks.push(Task::Directory { above: node.clone(), name: entry.name, tracked_only });
+                    tasks.push(Task::Directory { above: node.clone(), name: entry.name, tracked_only, tracked });
                 }
-                FileType::RegularFile | FileType::Symlink => files.push(entry),
+                FileType::RegularFile | FileType::Symlink => files.push(File { entry, position }),
                 _ => filled.skipped.push(path),
             }
         }
         let mut files = files.into_iter();
         loop {
-            let entries: Vec<Entry> = files.by_ref().take(CHUNK).collect();
-            if entries.is_empty() {
+            let files: Vec<File> = files.by_ref().take(CHUNK).collect();
+            if files.is_empty() {
                 break;
             }
-            tasks.push(Task::Files { of: node.clone(), entries });
+            tasks.push(Task::Files { of: node.clone(), files });
         }
         tasks
     }
 
-    fn files(&self, of: &Node, found: &[Entry], filled: &mut Filled, buffer: &mut Vec<u8>) -> Result<(), FilesError> {
-        for entry in found {
+    fn files(&self, of: &Node, files: &[File], part: &mut Part) -> Result<(), FilesError> {
+        let Part { filled, buffer, copies } = part;
+        copies.clear();
+        for File { entry, position } in files {
             self.control.check()?;
-            let path = join(&of.path, entry.name.to_bytes());
-            // Below an untracked directory nothing is tracked.
-            let position = if of.holds_tracked { self.select.position(&path) } else { None };
             let done = if entry.kind == FileType::Symlink {
                 link(&of.source, &of.target, &entry.name).map(|(source, copy, target)| {
                     filled.links += 1;
                     if leads_out(&of.path, target.to_bytes()) {
-                        filled.leading_out.push((path.clone(), target.into_bytes()));
+                        let path = join(&of.path, entry.name.to_bytes());
+                        filled.leading_out.push((path, target.into_bytes()));
                     }
-                    self.control.progress().file();
-                    Copied { source, copy, steady: true, cloned: false, xattrs_refused: 0 }
+                    Copied { source, copy: Some(copy), steady: true, cloned: false, xattrs_refused: 0 }
                 })
             } else {
-                self.copier.file(&of.source, &of.target, &entry.name, buffer).inspect(|done| {
+                let how = Quick { source: of.quick, target: position.is_none() };
+                self.copier.file(&of.source, &of.target, &entry.name, how, buffer).inspect(|done| {
                     filled.files += 1;
-                    filled.bytes += u64::try_from(done.copy.st_size).unwrap_or(0);
+                    filled.bytes += u64::try_from(done.result().st_size).unwrap_or(0);
                     filled.xattrs_refused += done.xattrs_refused;
                     *(if done.cloned { &mut filled.cloned } else { &mut filled.copied }) += 1;
-                    self.control.progress().file();
                 })
             };
+            let path = || join(&of.path, entry.name.to_bytes());
             let done = match done {
                 Ok(done) => done,
                 Err(CopyError::Vanished) => continue,
                 Err(CopyError::Stopped(stop)) => return Err(stop.into()),
-                Err(CopyError::Source(error)) => return Err(self.source_error(&path, error)),
-                Err(CopyError::Target(error)) => return Err(self.target_error(&path, error)),
+                Err(CopyError::Source(error)) => return Err(self.source_error(&path(), error)),
+                Err(CopyError::Target(error)) => return Err(self.target_error(&path(), error)),
             };
+            self.control.progress().file();
             if entry.kind == FileType::RegularFile && entry.name.as_c_str() == c".git" {
                 filled.git_files.push(of.path.clone());
             }
             if entry.kind == FileType::RegularFile && entry.name.as_c_str() == c"pyvenv.cfg" {
                 filled.environments.push(of.path.clone());
             }
-            let Copied { source, copy, steady, .. } = done;
-            match position {
-                Some(position) => filled.tracked.push(TrackedCopy { position, source, copy, steady }),
+            if !done.steady {
+                filled.unsteady.push(path());
+            }
+            let Some(position) = *position else {
+                let copy = done.result();
                 // What its owner may not read git can't store.
-                None if u64::try_from(copy.st_size).unwrap_or(0) > self.large
-                    || !Mode::from_raw_mode(copy.st_mode).contains(Mode::RUSR) =>
+                if u64::try_from(copy.st_size).unwrap_or(0) > self.large
+                    || !Mode::from_raw_mode(copy.st_mode).contains(Mode::RUSR)
                 {
-                    filled.unstored.push(path.clone());
+                    filled.unstored.push(path());
                 }
-                None => {}
-            }
-            if !steady {
-                filled.unsteady.push(path);
-            }
+                continue;
+            };
+            let copy = *done.result();
+            copies.push(TrackedCopy { position, source: done.source, copy, steady: done.steady });
+        }
+        if !copies.is_empty() {
+            self.select.copied(copies);
         }
         Ok(())
     }

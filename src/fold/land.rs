@@ -11,7 +11,7 @@ use crate::git::refs::HeadLock;
 use crate::git::repository::{Repo, plain_content};
 use crate::git::tree::{Change, Objects};
 use crate::git::{GitError, show};
-use crate::records::{self, BaseEntry};
+use crate::records::{self, BaseEntry, Durable};
 use crate::snapshot::{Snapshot, attributes_above};
 use crate::write::WriteError;
 use crate::write::index::{self, IndexLock};
@@ -125,8 +125,9 @@ impl Writing<'_> {
         if let Err(error) = kept {
             after.warnings.push(format!("a replaced file could not be looked at again: {error}"));
         }
-        let recorded =
-            entry.record(repo).and_then(|_| records::forget_oldest(repo, &entry.pair[0], &entry.pair[1], KEPT_BASES));
+        let recorded = entry
+            .record(repo, Durable::Now)
+            .and_then(|_| records::forget_oldest(repo, &entry.pair[0], &entry.pair[1], KEPT_BASES));
         if let Err(error) = recorded {
             after.warnings.push(format!("the base of the next fold could not be recorded: {error}"));
         }

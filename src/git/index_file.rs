@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -318,8 +319,20 @@ impl IndexFile {
 
     /// The position of `path` at stage 0, else of its first other stage.
     pub(crate) fn position(&self, path: &[u8]) -> Option<usize> {
-        let at = self.entries.partition_point(|e| self.path(e) < path);
-        self.entries.get(at).filter(|e| self.path(e) == path).map(|_| at)
+        self.position_within(path, &(0..usize::MAX))
+    }
+
+    /// The same, where the entry can only be among those `within`.
+    pub(crate) fn position_within(&self, path: &[u8], within: &Range<usize>) -> Option<usize> {
+        let (start, entries) = self.part(within);
+        let at = entries.partition_point(|e| self.path(e) < path);
+        entries.get(at).filter(|e| self.path(e) == path).map(|_| start + at)
+    }
+
+    fn part(&self, within: &Range<usize>) -> (usize, &[Entry]) {
+        let end = within.end.min(self.entries.len());
+        let start = within.start.min(end);
+        (start, &self.entries[start..end])
     }
 
     pub(crate) fn find(&self, path: &[u8]) -> Option<&Entry> {
@@ -328,11 +341,17 @@ impl IndexFile {
 
     /// The entries below the directory `path`.
     pub(crate) fn below(&self, path: &[u8]) -> &[Entry] {
+        &self.entries[self.below_within(path, &(0..usize::MAX))]
+    }
+
+    /// Where the entries below the directory `path` are, which can only be among those `within`.
+    pub(crate) fn below_within(&self, path: &[u8], within: &Range<usize>) -> Range<usize> {
         let mut prefix = path.to_vec();
         prefix.push(b'/');
-        let start = self.entries.partition_point(|e| self.path(e) < prefix.as_slice());
-        let rest = &self.entries[start..];
-        &rest[..rest.partition_point(|e| self.path(e).starts_with(&prefix))]
+        let (offset, entries) = self.part(within);
+        let start = entries.partition_point(|e| self.path(e) < prefix.as_slice());
+        let count = entries[start..].partition_point(|e| self.path(e).starts_with(&prefix));
+        offset + start..offset + start + count
     }
 
     /// Whether any entry lies below the directory `path`.
@@ -369,6 +388,28 @@ impl IndexFile {
             bytes.extend_from_slice(&self.bytes[body.0..body.1]);
         }
         self.finish(bytes)
+    }
+
+    /// Becomes the index that [`Self::with_stats`] gives, and is written to `path`.
+    pub(crate) fn write_with_stats(mut self, stats: &[Option<IndexStat>], path: &Path) -> Result<Self, GitError> {
+        self.bytes = self.with_stats(stats);
+        for (entry, stat) in self.entries.iter_mut().zip(stats) {
+            entry.stat = stat.unwrap_or_default();
+        }
+        let mut at = self.end;
+        for (_, body) in &mut self.kept {
+            let length = body.1 - body.0;
+            *body = (at + 8, at + 8 + length);
+            at = body.1;
+        }
+        let written = || -> std::io::Result<(i64, i64)> {
+            let mut file = File::create(path)?;
+            file.write_all(&self.bytes)?;
+            let meta = file.metadata()?;
+            Ok((meta.mtime(), meta.mtime_nsec()))
+        };
+        self.mtime = written().map_err(GitError::io("cannot write", path))?;
+        Ok(self)
     }
 
     /// The bytes of an index with these entries (in any order), with the checksum habit of this one.

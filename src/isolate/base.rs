@@ -1,11 +1,14 @@
 //! The base of an isolation: the Child as it was filled, as a commit.
 
+use std::sync::Arc;
+
 use super::IsolateError;
+use super::select::Noted;
 use crate::control::Control;
 use crate::files::fill::Filled;
 use crate::git::Oid;
 use crate::git::identity::Identity;
-use crate::git::index_file::IndexStat;
+use crate::git::index_file::IndexFile;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::{Head, Repo};
 use crate::invocation::Places;
@@ -29,17 +32,16 @@ pub(super) fn take(
     head: &Head,
     filled: &Filled,
     included: &[Vec<u8>],
-    stats: &[Option<IndexStat>],
+    index: &Arc<IndexFile>,
+    noted: &Noted,
     control: &Control,
 ) -> Result<Base, IsolateError> {
     let mut seen = Seen {
-        clean: stats.iter().map(Option::is_some).collect(),
-        there: vec![false; stats.len()],
+        index: index.clone(),
+        clean: noted.stats.iter().map(Option::is_some).collect(),
+        there: noted.there.clone(),
         untracked: filled.untracked.clone(),
     };
-    for tracked in &filled.tracked {
-        seen.there[tracked.position] = true;
-    }
     seen.untracked.sort();
     let quarantine = Quarantine::new(repo)?;
     let omit = [filled.unstored.as_slice(), included].concat();

@@ -16,10 +16,11 @@ mod undo;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::control::{Control, Stage, Stop};
-use crate::files::fill::{self, Filled};
+use crate::files::fill;
 use crate::files::lock::{Hold, Lock, lock};
 use crate::files::owner::Owner;
 use crate::files::{FilesError, as_path};
@@ -29,7 +30,7 @@ use crate::git::worktrees::{self, NewEntry};
 use crate::git::{GitError, show};
 use crate::invocation::{self, Places};
 use crate::options::{Excludes, IsolationOptions};
-use crate::records::{BaseEntry, ChildRecord, Made, Omitted, State};
+use crate::records::{BaseEntry, ChildRecord, Durable, Made, Omitted, State};
 use crate::snapshot::{PathRules, SnapshotError, covered};
 
 use outside::PointsOutside;
@@ -275,23 +276,19 @@ pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> R
         select::Selection::new(&repo, &index, head.id, wanted.excludes, &places.child)?.including(wanted.include);
     control.progress().enter(Stage::Filling);
     let filled = fill::fill(&places.parent, &places.child, &select, LARGEST_IN_BASE, control)?;
-    let included = select.included();
+    let (mut noted, included) = select.finish();
     control.check().map_err(GitError::from)?;
     control.progress().enter(Stage::Snapshot);
     carry_settings(&repo, admin)?;
     submodules::give_modules(&repo, &places.child, admin, &filled.git_files, control)?;
-    let stats = warm_stats(&index, &filled);
     let child_index = admin.join("index");
     let has_index = repo.place().index_path().exists();
-    if has_index {
-        fs::write(&child_index, index.with_stats(&stats)).map_err(GitError::io("cannot write", &child_index))?;
-    }
+    let index = Arc::new(if has_index { index.write_with_stats(&noted.stats, &child_index)? } else { index });
     let child = Repo::open(&places.child)?;
-    let base = base::take(&repo, &child, &head, &filled, &included, &stats, control)?;
-    if has_index {
-        // What the base snapshot compared need not be compared again.
-        let stats = refined(&index, stats, &base.snapshot.index);
-        fs::write(&child_index, index.with_stats(&stats)).map_err(GitError::io("cannot write", &child_index))?;
+    let base = base::take(&repo, &child, &head, &filled, &included, &index, &noted, control)?;
+    // What the base snapshot compared need not be compared again.
+    if has_index && refine(&index, &mut noted.stats, &base.snapshot.index) {
+        fs::write(&child_index, index.with_stats(&noted.stats)).map_err(GitError::io("cannot write", &child_index))?;
     }
     control.check().map_err(GitError::from)?;
     // What a kill from here on leaves is in the record before it is made.
@@ -315,7 +312,7 @@ pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> R
     base.quarantine.release()?;
     let base_entry = base.entry(places, &head, branch.as_deref());
     undo.base(base_name.clone());
-    base_entry.record_as(&repo, &base_name)?;
+    base_entry.record_as(&repo, &base_name, Durable::Later)?;
     saved.extend(branch::replace(&repo, &going, &places.child, &mut undo, control)?);
     saved.sort();
     let locked = admin.join("locked");
@@ -429,23 +426,10 @@ fn missing_above(path: &Path) -> Vec<PathBuf> {
     missing
 }
 
-/// Stat data of the copies that are proven to be what the index says.
-fn warm_stats(index: &IndexFile, filled: &Filled) -> Vec<Option<IndexStat>> {
-    let mut stats = vec![None; index.entries().len()];
-    for tracked in &filled.tracked {
-        let entry = &index.entries()[tracked.position];
-        let proven =
-            tracked.steady && entry.stage() == 0 && !entry.flagged() && index.proves(entry, &tracked.source, true);
-        if proven {
-            stats[tracked.position] = Some(IndexStat::of(&tracked.copy));
-        }
-    }
-    stats
-}
-
-/// Adds the stat data of entries that the base snapshot found to be unchanged.
-fn refined(index: &IndexFile, mut stats: Vec<Option<IndexStat>>, snapshot: &IndexFile) -> Vec<Option<IndexStat>> {
-    for (entry, stat) in index.entries().iter().zip(&mut stats) {
+/// Adds the stat data of entries that the base snapshot found to be unchanged; whether there are any.
+fn refine(index: &IndexFile, stats: &mut [Option<IndexStat>], snapshot: &IndexFile) -> bool {
+    let mut any = false;
+    for (entry, stat) in index.entries().iter().zip(stats) {
         if stat.is_some() || entry.flagged() || entry.intent_to_add() {
             continue;
         }
@@ -453,8 +437,9 @@ fn refined(index: &IndexFile, mut stats: Vec<Option<IndexStat>>, snapshot: &Inde
         *stat = found
             .filter(|found| found.id == entry.id && found.mode == entry.mode && !snapshot.racy(found))
             .map(|found| found.stat);
+        any |= stat.is_some();
     }
-    stats
+    any
 }
 
 /// Carries sparse-checkout patterns and the work tree's own configuration.

@@ -1,6 +1,7 @@
 //! What of the Parent goes into the Child.
 
 use std::fs;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,10 @@ use rustix::fs::{FileType, Stat};
 
 use super::IsolateError;
 use crate::files::as_path;
-use crate::files::fill::{Select, Verdict, read_at, to_path};
+use crate::files::fill::{Select, TrackedCopy, Verdict, read_at, to_path};
 use crate::files::walk::Entry;
 use crate::git::Oid;
-use crate::git::index_file::IndexFile;
+use crate::git::index_file::{IndexFile, IndexStat};
 use crate::git::modules::git_dir_of;
 use crate::git::repository::Repo;
 use crate::git::tree::{MODE_GITLINK, MODE_TREE, Objects};
@@ -38,6 +39,15 @@ pub(super) struct Selection<'a> {
     include: Option<&'a PathRules>,
     /// What came along by those rules.
     included: Mutex<Vec<Vec<u8>>>,
+    noted: Mutex<Noted>,
+}
+
+/// What became of the files of the index, by position.
+pub(super) struct Noted {
+    /// The file is there.
+    pub(super) there: Vec<bool>,
+    /// Stat data of the copies that are proven to be what the index says.
+    pub(super) stats: Vec<Option<IndexStat>>,
 }
 
 impl<'a> Selection<'a> {
@@ -78,6 +88,10 @@ impl<'a> Selection<'a> {
             head,
             include: None,
             included: Mutex::default(),
+            noted: Mutex::new(Noted {
+                there: vec![false; index.entries().len()],
+                stats: vec![None; index.entries().len()],
+            }),
         })
     }
 
@@ -86,11 +100,11 @@ impl<'a> Selection<'a> {
         Self { include, ..self }
     }
 
-    /// What was let in, topmost paths.
-    pub(super) fn included(self) -> Vec<Vec<u8>> {
+    /// What the fill told, and what was let in, topmost paths.
+    pub(super) fn finish(self) -> (Noted, Vec<Vec<u8>>) {
         let mut included = self.included.into_inner().unwrap_or_else(PoisonError::into_inner);
         included.sort();
-        included
+        (self.noted.into_inner().unwrap_or_else(PoisonError::into_inner), included)
     }
 
     /// Whether an untracked path that a pattern matches comes along all the same.
@@ -148,7 +162,9 @@ impl Select for Selection<'_> {
                 self.index.position(path).is_some() || self.in_head(path).is_some_and(|mode| mode != MODE_TREE);
             return if tracked || self.let_in(path, false) { Verdict::Take } else { Verdict::LeaveOut };
         }
-        if self.is_submodule(path) || self.in_head(path) == Some(MODE_GITLINK) {
+        if self.index.find(path).is_some_and(|entry| entry.mode == MODE_GITLINK)
+            || self.in_head(path) == Some(MODE_GITLINK)
+        {
             return Verdict::Take;
         }
         let holds_tracked = self.index.has_below(path) || self.in_head(path) == Some(MODE_TREE);
@@ -175,16 +191,27 @@ impl Select for Selection<'_> {
         fs::canonicalize(target).is_ok_and(|target| target.parent() == Some(&self.registry))
     }
 
-    fn holds_tracked(&self, path: &[u8], kind: FileType) -> bool {
-        self.index.position(path).is_some() || (kind == FileType::Directory && self.index.has_below(path))
+    fn position(&self, path: &[u8], within: &Range<usize>) -> Option<usize> {
+        self.index.position_within(path, within)
     }
 
-    fn is_submodule(&self, path: &[u8]) -> bool {
-        self.index.find(path).is_some_and(|entry| entry.mode == MODE_GITLINK)
+    fn below(&self, path: &[u8], within: &Range<usize>) -> Range<usize> {
+        self.index.below_within(path, within)
     }
 
-    fn position(&self, path: &[u8]) -> Option<usize> {
-        self.index.position(path)
+    fn is_submodule(&self, position: usize) -> bool {
+        self.index.entries()[position].mode == MODE_GITLINK
+    }
+
+    fn copied(&self, copies: &[TrackedCopy]) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        for copy in copies {
+            let entry = &self.index.entries()[copy.position];
+            let proven =
+                copy.steady && entry.stage() == 0 && !entry.flagged() && self.index.proves(entry, &copy.source, true);
+            noted.there[copy.position] = true;
+            noted.stats[copy.position] = proven.then(|| IndexStat::of(&copy.copy));
+        }
     }
 }
 

@@ -91,9 +91,10 @@ impl Excludes {
             return false;
         }
         let last = path.file_name().unwrap_or_else(|| OsStr::new(""));
-        self.name[0].is_match(last)
-            || self.path[0].is_match(path)
-            || (is_directory && (self.name[1].is_match(last) || self.path[1].is_match(path)))
+        let hit = |set: &GlobSet, text: &OsStr| !set.is_empty() && set.is_match(text);
+        hit(&self.name[0], last)
+            || hit(&self.path[0], path.as_os_str())
+            || (is_directory && (hit(&self.name[1], last) || hit(&self.path[1], path.as_os_str())))
     }
 
     /// Whether a pattern matches `path` or a directory above it.

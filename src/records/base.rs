@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{VERSION, decode_path, encode_path, oid, path_text, read, text_path, write_atomic};
+use super::{Durable, VERSION, decode_path, encode_path, oid, path_text, read, text_path, write_atomic};
 use crate::git::refs::BASES;
 use crate::git::repository::Repo;
 use crate::git::{GitError, Oid};
@@ -62,9 +62,9 @@ fn directory(repo: &Repo) -> PathBuf {
 
 impl BaseEntry {
     /// Writes the entry under a fresh name, its ref first; returns the name both share.
-    pub(crate) fn record(&self, repo: &Repo) -> Result<String, GitError> {
+    pub(crate) fn record(&self, repo: &Repo, durable: Durable) -> Result<String, GitError> {
         let name = Self::fresh_name();
-        self.record_as(repo, &name)?;
+        self.record_as(repo, &name, durable)?;
         Ok(name)
     }
 
@@ -74,7 +74,7 @@ impl BaseEntry {
     }
 
     /// Writes the entry, its ref first; both get this name.
-    pub(crate) fn record_as(&self, repo: &Repo, name: &str) -> Result<(), GitError> {
+    pub(crate) fn record_as(&self, repo: &Repo, name: &str, durable: Durable) -> Result<(), GitError> {
         repo.set_hidden_ref(&format!("{BASES}{name}"), self.base)?;
         let text = |id: Oid| id.to_string();
         let stored = Stored {
@@ -90,7 +90,7 @@ impl BaseEntry {
         };
         let written = toml::to_string(&stored)
             .map_err(|e| GitError::Format { what: format!("a base entry ({e})") })
-            .and_then(|text| write_atomic(&directory(repo).join(format!("{name}.toml")), &text));
+            .and_then(|text| write_atomic(&directory(repo).join(format!("{name}.toml")), &text, durable));
         if let Err(error) = written {
             forget(repo, name)?;
             return Err(error);

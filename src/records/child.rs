@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{VERSION, decode_path, encode_path, oid, path_text, read, text_path, write_atomic};
+use super::{Durable, VERSION, decode_path, encode_path, oid, path_text, read, text_path, write_atomic};
 use crate::files::owner::Owner;
 use crate::git::{GitError, Oid};
 
@@ -196,6 +196,6 @@ impl ChildRecord {
             made: StoredMade::of(&self.made),
         };
         let text = toml::to_string(&stored).map_err(|e| GitError::Format { what: format!("a record ({e})") })?;
-        write_atomic(&admin.join(FILE), &text)
+        write_atomic(&admin.join(FILE), &text, Durable::Later)
     }
 }

@@ -67,8 +67,22 @@ fn text_path(text: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(decode_path(text)))
 }
 
-/// Replaces a file by new text: all old or all new, synced.
-fn write_atomic(path: &Path, text: &str) -> Result<(), GitError> {
+/// When a record has to be on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durable {
+    /// When it is written: what it tells of is on the disk as well.
+    Now,
+    /// When the system gets to it, as with the files it tells of (a Child's are not synced either). On a
+    /// journalling file system a sync right after a fill waits for all the files that were made.
+    Later,
+}
+
+/// What is no longer than this is on the disk as a whole or not at all.
+const BLOCK: usize = 4096;
+
+/// Replaces a file by new text: all old or all new. After a power cut one that was to be durable later
+/// may be empty, and [`read`] passes over it.
+fn write_atomic(path: &Path, text: &str, durable: Durable) -> Result<(), GitError> {
     use std::io::Write;
     let parent = path.parent().unwrap_or(Path::new("."));
     let written = || -> std::io::Result<()> {
@@ -76,7 +90,9 @@ fn write_atomic(path: &Path, text: &str) -> Result<(), GitError> {
         let prefix = format!("{TEMPORARY}{}-", Owner::this().tag());
         let mut file = tempfile::Builder::new().prefix(&prefix).tempfile_in(parent)?;
         file.write_all(text.as_bytes())?;
-        file.as_file().sync_data()?;
+        if durable == Durable::Now || text.len() > BLOCK {
+            file.as_file().sync_data()?;
+        }
         file.persist(path)?;
         Ok(())
     };
@@ -91,13 +107,16 @@ fn write_atomic(path: &Path, text: &str) -> Result<(), GitError> {
     outcome.map_err(GitError::io("cannot write", path))
 }
 
-/// Reads a record; `None` where there is no such file.
+/// Reads a record; `None` where there is no such file, or a power cut left it empty.
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, GitError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(GitError::io("cannot read", path)(error)),
     };
+    if text.is_empty() {
+        return Ok(None);
+    }
     let unreadable =
         |why: &str| GitError::Format { what: format!("the record {} ({})", show(path), crate::git::one_line(why)) };
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| unreadable(e.message()))?;
@@ -116,6 +135,18 @@ fn oid(text: &str) -> Result<crate::git::Oid, GitError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_power_cut_left_empty_is_no_record_and_what_is_damaged_is_an_error() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("record.toml");
+        std::fs::write(&file, "").expect("written");
+        assert!(read::<toml::Table>(&file).expect("readable").is_none());
+        std::fs::write(&file, "version = 1\nside = \"/a").expect("written");
+        assert!(read::<toml::Table>(&file).is_err());
+        write_atomic(&file, "version = 1\n", Durable::Later).expect("written");
+        assert!(read::<toml::Table>(&file).expect("readable").is_some());
+    }
 
     #[test]
     fn paths_survive_as_text() {

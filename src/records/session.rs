@@ -120,7 +120,7 @@ impl SessionRecord {
 
     /// Replaces the record.
     pub(crate) fn update(&self, common: &Path) -> Result<(), GitError> {
-        write_atomic(&file(common, &self.name), &self.text()?)
+        write_atomic(&file(common, &self.name), &self.text()?, super::Durable::Now)
     }
 
     /// Forgets the session, the record first.

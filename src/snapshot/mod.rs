@@ -56,6 +56,8 @@ pub(crate) fn covered(paths: &[Vec<u8>], path: &[u8]) -> bool {
 /// What the caller has seen of the directory already.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
+    /// The directory's index as it is on the disk.
+    pub(crate) index: Arc<IndexFile>,
     /// Positions in the index of files that are proven to be what it says.
     pub(crate) clean: Vec<bool>,
     /// Positions in the index whose file is there.
@@ -167,7 +169,10 @@ pub(crate) fn snapshot(
     control: &Control,
 ) -> Result<Snapshot, SnapshotError> {
     let failed = |source| SnapshotError::Git { place: show(&place.work_dir), source };
-    let before = Arc::new(IndexFile::read(&place.index_path()).map_err(failed)?);
+    let before = match seen {
+        Some(seen) => seen.index.clone(),
+        None => Arc::new(IndexFile::read(&place.index_path()).map_err(failed)?),
+    };
     let unmerged = before.unmerged();
     if !unmerged.is_empty() {
         let paths: Vec<String> = unmerged.iter().take(5).map(|p| show(as_path(p))).collect();
