@@ -20,7 +20,8 @@ fn main() {
         for (part, make) in [("tracked", tracked as fn(&Path)), ("node", node), ("big", big)] {
             let with_status = part == "tracked" && arguments.wants("status");
             let removed = part != "big" && arguments.wants("remove");
-            if !arguments.wants(part) && !with_status && !removed {
+            let at_once = part == "tracked" && arguments.wants("parallel");
+            if !arguments.wants(part) && !with_status && !removed && !at_once {
                 continue;
             }
             let parent = system.root.join(part);
@@ -35,7 +36,7 @@ fn main() {
             if removed {
                 removal(&format!("remove {part} {}", system.name), &parent, arguments.rounds, &mut report);
             }
-            if part == "tracked" && arguments.wants("parallel") {
+            if at_once {
                 for count in [5, 20] {
                     parallel(&format!("{count} at once {}", system.name), &parent, count, &mut report);
                 }

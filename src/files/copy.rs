@@ -116,7 +116,7 @@ impl<'a> Copier<'a> {
     pub(crate) fn new(destination: impl AsFd, control: &'a Control) -> Self {
         let magic = rustix::fs::fstatfs(&destination).map_or(0, |s| magic_of(&s));
         // What directories below inherit is what this one has.
-        let no_acl = rustix::fs::fgetxattr(&destination, c"system.posix_acl_default", &mut [0_u8; 0]);
+        let no_acl = rustix::fs::fgetxattr_query(&destination, c"system.posix_acl_default");
         Self {
             control,
             umask: current_umask(),

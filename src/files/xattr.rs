@@ -39,7 +39,7 @@ impl Xattrs {
         }
         // Asking for the length alone is cheaper, where the answer is mostly none.
         if !self.usual.load(Ordering::Relaxed) {
-            match rustix::fs::flistxattr(&source, &mut [0_u8; 0]) {
+            match rustix::fs::flistxattr_query(&source) {
                 Ok(0) => return Ok(Carried::default()),
                 _ => self.usual.store(true, Ordering::Relaxed),
             }
