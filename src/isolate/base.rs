@@ -31,7 +31,6 @@ pub(super) fn take(
     child: &Repo,
     head: &Head,
     filled: &Filled,
-    included: &[Vec<u8>],
     index: &Arc<IndexFile>,
     noted: &Noted,
     control: &Control,
@@ -44,7 +43,7 @@ pub(super) fn take(
     };
     seen.untracked.sort();
     let quarantine = Quarantine::new(repo)?;
-    let omit = [filled.unstored.as_slice(), included].concat();
+    let omit = [filled.unstored.as_slice(), &noted.included].concat();
     let rules = Rules { omit: &omit, ..Rules::default() };
     let setting = Setting::of(child)?;
     let snapshot = snapshot(child.place(), &setting, &rules, Some(&seen), &quarantine.store(), control)?;

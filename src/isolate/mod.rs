@@ -276,7 +276,7 @@ pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> R
         select::Selection::new(&repo, &index, head.id, wanted.excludes, &places.child)?.including(wanted.include);
     control.progress().enter(Stage::Filling);
     let filled = fill::fill(&places.parent, &places.child, &select, LARGEST_IN_BASE, control)?;
-    let (mut noted, included) = select.finish();
+    let mut noted = select.finish();
     control.check().map_err(GitError::from)?;
     control.progress().enter(Stage::Snapshot);
     carry_settings(&repo, admin)?;
@@ -285,7 +285,7 @@ pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> R
     let has_index = repo.place().index_path().exists();
     let index = Arc::new(if has_index { index.write_with_stats(&noted.stats, &child_index)? } else { index });
     let child = Repo::open(&places.child)?;
-    let base = base::take(&repo, &child, &head, &filled, &included, &index, &noted, control)?;
+    let base = base::take(&repo, &child, &head, &filled, &index, &noted, control)?;
     // What the base snapshot compared need not be compared again.
     if has_index && refine(&index, &mut noted.stats, &base.snapshot.index) {
         fs::write(&child_index, index.with_stats(&noted.stats)).map_err(GitError::io("cannot write", &child_index))?;
@@ -320,9 +320,9 @@ pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> R
     // From this moment on the Child is there: until then the next command takes it for incomplete.
     record.state = State::Ready;
     record.made = Made::default();
-    let unstored = base.snapshot.omitted.iter().filter(|path| !covered(&included, path));
+    let unstored = base.snapshot.omitted.iter().filter(|path| !covered(&noted.included, path));
     record.omitted = unstored.filter_map(|path| Omitted::now(&places.child, path)).collect();
-    record.included.clone_from(&included);
+    record.included.clone_from(&noted.included);
     record.write(admin)?;
     undo.disarm();
     // Entries of a Child that was here before; the newest counts, so leaving one does no harm.
@@ -347,7 +347,7 @@ pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> R
         left_out: paths(filled.left_out),
         unsteady: paths(filled.unsteady),
         points_outside,
-        base_omitted: paths(base.snapshot.omitted.into_iter().filter(|path| !covered(&included, path)).collect()),
+        base_omitted: paths(base.snapshot.omitted.into_iter().filter(|path| !covered(&noted.included, path)).collect()),
         saved,
         elapsed_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     })
@@ -385,13 +385,13 @@ fn register(repo: &Repo, record: &mut ChildRecord, head: &Head, undo: &mut Undo<
     };
     let lock_reason = format!("isofold {} is making this worktree", record.owner.pid);
     let entry = NewEntry { child: &child, head: &head, lock_reason: &lock_reason };
-    let mut held = None;
+    let mut hold = None;
     let admin = worktrees::register(repo.common_dir(), &entry, |staged| -> Result<(), IsolateError> {
-        held = lock(staged, Hold::Exclusive, Some(Duration::ZERO), &Control::new())?;
+        hold = lock(staged, Hold::Exclusive, Some(Duration::ZERO), &Control::new())?;
         Ok(record.write(staged)?)
     })?;
     undo.admin(admin.clone());
-    let held = held.ok_or_else(|| IsolateError::Busy(admin.clone()))?;
+    let hold = hold.ok_or_else(|| IsolateError::Busy(admin.clone()))?;
     // Another isolation that fails takes directories above away that are empty.
     let mut tries = 0;
     loop {
@@ -415,7 +415,7 @@ fn register(repo: &Repo, record: &mut ChildRecord, head: &Head, undo: &mut Undo<
     text.extend_from_slice(admin.as_os_str().as_encoded_bytes());
     text.push(b'\n');
     fs::write(&git_file, text).map_err(FilesError::io("cannot write", &git_file))?;
-    Ok(Entry { admin, _held: held })
+    Ok(Entry { admin, _held: hold })
 }
 
 /// The directories above `path` that do not exist, outer ones first.

@@ -37,8 +37,6 @@ pub(super) struct Selection<'a> {
     head: Option<(Mutex<Repo>, Oid)>,
     /// What comes along although a pattern matches it.
     include: Option<&'a PathRules>,
-    /// What came along by those rules.
-    included: Mutex<Vec<Vec<u8>>>,
     noted: Mutex<Noted>,
 }
 
@@ -48,6 +46,8 @@ pub(super) struct Noted {
     pub(super) there: Vec<bool>,
     /// Stat data of the copies that are proven to be what the index says.
     pub(super) stats: Vec<Option<IndexStat>>,
+    /// What rules let in although a pattern matches it, topmost paths.
+    pub(super) included: Vec<Vec<u8>>,
 }
 
 impl<'a> Selection<'a> {
@@ -87,10 +87,10 @@ impl<'a> Selection<'a> {
             foreign,
             head,
             include: None,
-            included: Mutex::default(),
             noted: Mutex::new(Noted {
                 there: vec![false; index.entries().len()],
                 stats: vec![None; index.entries().len()],
+                included: Vec::new(),
             }),
         })
     }
@@ -100,18 +100,18 @@ impl<'a> Selection<'a> {
         Self { include, ..self }
     }
 
-    /// What the fill told, and what was let in, topmost paths.
-    pub(super) fn finish(self) -> (Noted, Vec<Vec<u8>>) {
-        let mut included = self.included.into_inner().unwrap_or_else(PoisonError::into_inner);
-        included.sort();
-        (self.noted.into_inner().unwrap_or_else(PoisonError::into_inner), included)
+    /// What the fill told.
+    pub(super) fn finish(self) -> Noted {
+        let mut noted = self.noted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        noted.included.sort();
+        noted
     }
 
     /// Whether an untracked path that a pattern matches comes along all the same.
     fn let_in(&self, path: &[u8], directory: bool) -> bool {
         let lets = self.include.is_some_and(|rules| rules.matches(path, directory));
         if lets {
-            self.included.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_vec());
+            self.noted.lock().unwrap_or_else(PoisonError::into_inner).included.push(path.to_vec());
         }
         lets
     }
