@@ -1,12 +1,13 @@
 //! Capture: run a command in a worktree of its own, and return what it did as a patch.
 //!
 //! [`place`] makes the worktree and takes it away, [`command`] runs the command and ends its process
-//! group, [`extract`] turns the worktree into a patch. The original work tree is only looked at.
+//! group, [`extract`] turns the worktree into a patch, [`sweep`] takes away what killed captures left. The original work tree is only looked at.
 
 mod command;
 mod extract;
 mod place;
 mod survivors;
+mod sweep;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -273,7 +274,7 @@ pub fn capture(request: &CaptureRequest, tee: Tee<'_>, control: &Control) -> Cap
         Ok(checked) => checked,
         Err((check, report)) => return CaptureOutcome::InvalidInvocation { check, report },
     };
-    let saved = place::sweep(&checked.repo, control);
+    let saved = sweep::sweep(&checked.repo, control);
     let worktree = match Worktree::make(&checked.repo, checked.base, control) {
         Ok(worktree) => worktree,
         Err(error) => return stopped(&error),

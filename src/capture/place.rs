@@ -1,15 +1,12 @@
-//! The worktree of a capture: made, taken away, or left to a person; and what killed captures left.
+//! The worktree of a capture: made, taken away, or left to a person.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use serde::{Deserialize, Serialize};
 
 use super::CaptureError;
-use super::command::end_group;
+use super::sweep::{MARKER, take_away, write_marker};
 use crate::control::{Control, Stage};
 use crate::files::FilesError;
 use crate::files::owner::Owner;
@@ -18,19 +15,12 @@ use crate::git::index_file::IndexFile;
 use crate::git::repository::Repo;
 use crate::git::worktrees::{self, NewEntry};
 use crate::git::{GitError, Oid, show};
-use crate::isolate::remove::{RemoveOutcome, remove};
 use crate::isolate::{self, IsolateOutcome, IsolateRequest};
 use crate::options::IsolationOptions;
 use crate::records::{BaseEntry, ChildRecord, Made, State, bases_of, forget};
 
 /// Temporary directories of captures, and the worktree in each.
-const PREFIX: &str = "isofold-capture-";
-
-/// Says whose capture is at work in a temporary directory, and what runs for it.
-const MARKER: &str = "capturing.toml";
-
-/// How long a removal fights with a survivor that goes on writing.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PREFIX: &str = "isofold-capture-";
 
 /// The worktree of a capture that is under way.
 pub(super) struct Worktree {
@@ -42,13 +32,6 @@ pub(super) struct Worktree {
     common: PathBuf,
     /// The directory that it lies in, which stays if the patch is written there.
     temporary: PathBuf,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Marker {
-    owner: Owner,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    command: Option<Owner>,
 }
 
 /// Where the files of a finished capture go.
@@ -92,7 +75,7 @@ impl Worktree {
         }
         let name = temporary.file_name().unwrap_or_default().to_string_lossy().replacen(PREFIX, "capture-", 1);
         let root = temporary.join(name);
-        write_marker(&temporary, None)?;
+        write_marker(&temporary, None, false)?;
         let common = repo.common_dir().to_owned();
         let Some(base) = base else { return Self::filled(repo, root, temporary, control) };
         let admin = register(repo, &root, base)?;
@@ -144,7 +127,7 @@ impl Worktree {
 
     /// Notes what runs.
     pub(super) fn running(&self, pid: u32) -> Result<(), GitError> {
-        write_marker(&self.temporary, Owner::of(pid))
+        write_marker(&self.temporary, Owner::of(pid), false)
     }
 
     /// Where the patch and long outputs go.
@@ -217,19 +200,13 @@ impl Worktree {
     /// Takes the worktree and its registration away; the temporary directory too, unless something was
     /// put there. `Err` says what is left.
     pub(super) fn remove(&self, repo: &Repo) -> Result<(), String> {
-        let since = Instant::now();
         let left =
             |why: &dyn std::fmt::Display| format!("the worktree {} could not be removed: {why}", show(&self.root));
         if let Some(place) = mounted_below(&self.root) {
             return Err(left(&format!("something is mounted at {}", show(&place))));
         }
-        loop {
-            match remove_tree(&self.root) {
-                Ok(()) => break,
-                Err(error) if since.elapsed() > PATIENCE => return Err(left(&error)),
-                Err(_) => std::thread::sleep(crate::control::POLL),
-            }
-        }
+        write_marker(&self.temporary, None, true).map_err(|error| left(&error))?;
+        take_away(&self.root).map_err(|error| left(&error))?;
         let forgotten =
             bases_of(repo, &self.root).and_then(|names| names.iter().try_for_each(|name| forget(repo, name)));
         forgotten.and_then(|()| worktrees::unregister(&self.common, &self.admin)).map_err(|error| left(&error))?;
@@ -291,77 +268,6 @@ fn enter(repo: &Repo, root: &Path, base: Oid, state: State) -> Result<PathBuf, C
     Ok(admin)
 }
 
-fn git_file_text(admin: &Path) -> Vec<u8> {
+pub(super) fn git_file_text(admin: &Path) -> Vec<u8> {
     [b"gitdir: ", admin.as_os_str().as_encoded_bytes(), b"\n"].concat()
-}
-
-fn write_marker(temporary: &Path, command: Option<Owner>) -> Result<(), GitError> {
-    let marker = Marker { owner: Owner::this(), command };
-    let text = toml::to_string(&marker).map_err(|e| GitError::Format { what: format!("a marker ({e})") })?;
-    crate::patch::store::replace(temporary, MARKER, text.as_bytes())
-}
-
-/// Takes away what captures left that were killed; the work of a command that had begun is saved first.
-/// Returns the refs that keep it.
-pub(super) fn sweep(repo: &Repo, control: &Control) -> Vec<String> {
-    let mut saved = Vec::new();
-    let entries = match worktrees::registered(repo.common_dir()) {
-        Ok(entries) => entries,
-        Err(error) => {
-            tracing::warn!(%error, "the registry can't be read");
-            return saved;
-        }
-    };
-    for entry in entries {
-        let Some(temporary) = entry.directory.parent().filter(|p| is_ours(p)) else { continue };
-        let Some(marker) = read_marker(temporary).filter(|marker| !marker.owner.lives()) else { continue };
-        if let Some(command) = &marker.command {
-            // A reused id is another process; without one, whoever is left of the group is the command's.
-            if Owner::of(command.pid).is_none_or(|now| now == *command) {
-                end_group(command.pid);
-            }
-        }
-        let record = ChildRecord::read(&entry.admin).ok().flatten();
-        if record.is_some_and(|record| record.state != State::Making) {
-            let git_file = entry.directory.join(".git");
-            if entry.directory.is_dir() && fs::symlink_metadata(&git_file).is_err() {
-                // The command removed it; without it nobody could tell what this is.
-                if let Err(error) = fs::write(&git_file, git_file_text(&entry.admin)) {
-                    tracing::warn!(%error, "the .git of a killed capture could not be restored");
-                }
-            }
-            match remove(&entry.directory, true, control) {
-                RemoveOutcome::Removed { saved: refs } => saved.extend(refs),
-                RemoveOutcome::AlreadyGone => {
-                    if let Err(error) = worktrees::unregister(repo.common_dir(), &entry.admin) {
-                        tracing::warn!(%error, "the entry of a killed capture could not be removed");
-                    }
-                }
-                other => {
-                    // It can't be saved, so it stays.
-                    tracing::warn!(?other, "what a killed capture left could not be saved");
-                    continue;
-                }
-            }
-        } else {
-            let cleared = remove_tree(&entry.directory).map_err(|e| e.to_string());
-            let cleared = cleared
-                .and_then(|()| worktrees::unregister(repo.common_dir(), &entry.admin).map_err(|e| e.to_string()));
-            if let Err(error) = cleared {
-                tracing::warn!(%error, "what a killed capture left could not be removed");
-                continue;
-            }
-        }
-        let _ = fs::remove_file(temporary.join(MARKER));
-        let _ = fs::remove_dir(temporary);
-    }
-    saved
-}
-
-fn is_ours(directory: &Path) -> bool {
-    directory.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
-}
-
-fn read_marker(temporary: &Path) -> Option<Marker> {
-    toml::from_str(&fs::read_to_string(temporary.join(MARKER)).ok()?).ok()
 }

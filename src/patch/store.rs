@@ -84,9 +84,7 @@ impl Store {
 
     /// The place of an agent's patch, made where it is not there, held by this process alone.
     pub(crate) fn take(&self, agent: &Agent, control: &Control) -> Result<Slot, PatchError> {
-        if self.patches.symlink_metadata().is_err() {
-            exclude(&self.common, EXCLUDED)?;
-        }
+        exclude(&self.common, EXCLUDED)?;
         let directory = self.patches.join(agent.name());
         loop {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);

@@ -7,7 +7,7 @@ use crate::combine::markers::{Labels, with_markers};
 use crate::combine::{self, Bases, Combined, Conflict, MergeEngine, Side};
 use crate::diff::Scratch;
 use crate::files::as_path;
-use crate::git::tree::{Change, MODE_FILE, MODE_GITLINK, Objects};
+use crate::git::tree::{Change, MODE_FILE, MODE_GITLINK, MODE_TREE, Objects};
 use crate::git::{GitError, Oid, show};
 use crate::snapshot::{Rules, Setting, Snapshot, snapshot};
 
@@ -51,14 +51,39 @@ impl Merge<'_> {
             Err(PatchError::Interrupted) => return Err(PatchError::Interrupted),
             Err(_) => return Ok(false),
         };
+        if self.is_there(&ground)? {
+            return Ok(true);
+        }
         Ok(match self.combined(&ground)? {
             Combined::Clean { tree, .. } => tree == ground.ours.tree,
             Combined::Conflict { .. } => false,
         })
     }
 
+    /// Whether every path is what the patch makes of it; of a submodule files can't say more than that it
+    /// is no file.
+    fn is_there(&self, ground: &Ground) -> Result<bool, PatchError> {
+        let quarantine = self.checkout.quarantine;
+        let Some(base) = ground.bases.sole else { return Ok(false) };
+        for change in quarantine.changes(base, ground.theirs)? {
+            let now = quarantine.item_at(ground.ours.tree, &change.path)?.filter(|item| item.mode != MODE_TREE);
+            let no_file = now.is_none_or(|item| item.mode == MODE_GITLINK);
+            let same = match change.new {
+                Some(new) if new.mode != MODE_GITLINK => now == Some(new),
+                _ => no_file,
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     pub(super) fn merge(&self) -> Result<Merged, PatchError> {
         let ground = self.ground()?;
+        if self.is_there(&ground)? {
+            return Ok(Merged::Nothing);
+        }
         let quarantine = self.checkout.quarantine;
         let (tree, conflicts) = match self.combined(&ground)? {
             Combined::Clean { tree, .. } => (tree, Vec::new()),

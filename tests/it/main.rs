@@ -3,6 +3,7 @@
 mod base_rule;
 mod big_repo;
 mod capture_fuzz;
+mod capture_kill;
 mod cli_capture;
 mod cli_fold;
 mod cli_isolate;
