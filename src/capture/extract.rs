@@ -16,7 +16,7 @@ use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
 use crate::patch::start::Start;
 use crate::patch::store::replace;
-use crate::snapshot::{Setting, snapshot};
+use crate::snapshot::{Setting, snapshot_midway};
 
 /// Times of files are cut to what the file system keeps.
 const COARSE: Duration = Duration::from_millis(20);
@@ -43,7 +43,7 @@ pub(super) fn extract(
     let own = worktree.reopen(repo)?;
     let start = Start::of(&own, Some(worktree.base))?;
     let quarantine = Quarantine::new(repo)?;
-    let taken = snapshot(own.place(), &Setting::of(&own)?, &start.rules(), None, &quarantine.store(), &control)?;
+    let taken = snapshot_midway(own.place(), &Setting::of(&own)?, &start.rules(), &quarantine.store(), &control)?;
     let base = quarantine.tree_of(worktree.base)?;
     let patch = diff(&quarantine, &own.git(), base, taken.tree, &control)?;
     let ignored = ignored(&own, began, &control)?;

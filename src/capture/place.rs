@@ -176,22 +176,16 @@ impl Worktree {
         gone("index.lock")?;
         let control = Control::new();
         let git = crate::git::program::Git::new(&self.admin, &self.root);
-        let index = self.admin.join("index");
+        let (index, base) = (self.admin.join("index"), self.base.to_string());
         if !registered || !index.exists() {
-            git.run(["read-tree", &self.base.to_string()], None, &control)?.success()?;
+            git.run(["read-tree", &base], None, &control)?.success()?;
         }
-        match IndexFile::read(&index) {
-            Ok(found) if found.unmerged().is_empty() => {}
-            // What the command left half-merged counts as it stands there; so does an index in a form
-            // of its own.
-            Ok(_) => drop(git.run(["add", "-A", "--sparse", "--", ":/"], None, &control)?.success()?),
-            Err(_) => {
-                let plain = ["update-index", "--no-split-index"];
-                let expanded = ["-c", "index.sparse=false", "read-tree", &self.base.to_string()];
-                if git.run(plain, None, &control)?.code != Some(0) || IndexFile::read(&index).is_err() {
-                    fs::remove_file(&index).map_err(FilesError::io("cannot remove", &index))?;
-                    git.run(expanded, None, &control)?.success()?;
-                }
+        if IndexFile::read(&index).is_err() {
+            // In a form of its own, or damaged.
+            let plain = git.run(["update-index", "--no-split-index"], None, &control)?;
+            if plain.code != Some(0) || IndexFile::read(&index).is_err() {
+                fs::remove_file(&index).map_err(FilesError::io("cannot remove", &index))?;
+                git.run(["-c", "index.sparse=false", "read-tree", &base], None, &control)?.success()?;
             }
         }
         Repo::open(&self.root).map_err(|error| CaptureError::Other(error.to_string()))

@@ -88,8 +88,9 @@ pub(super) fn sweep(repo: &Repo, control: &Control) -> Vec<String> {
         } else {
             // A git that checks out may have outlived us; it soon finds nothing to write to.
             let cleared = take_away(&entry.directory).map_err(|e| e.to_string());
-            let cleared = cleared
-                .and_then(|()| worktrees::unregister(repo.common_dir(), &entry.admin).map_err(|e| e.to_string()));
+            let forgotten = || forget_bases_of(repo, &entry.directory, None);
+            let unregistered = || worktrees::unregister(repo.common_dir(), &entry.admin);
+            let cleared = cleared.and_then(|()| forgotten().and_then(|()| unregistered()).map_err(|e| e.to_string()));
             if let Err(error) = cleared {
                 tracing::warn!(%error, "what a killed capture left could not be removed");
                 continue;

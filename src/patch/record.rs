@@ -14,7 +14,7 @@ use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
 use crate::git::tree::hash_blob;
 use crate::git::{GitError, Oid, show};
-use crate::snapshot::{NotFolded, Setting, snapshot};
+use crate::snapshot::{NotFolded, Setting, snapshot_midway};
 
 pub(super) fn record(agent: &Agent, worktree: &Path, control: &Control) -> Result<Recorded, PatchError> {
     let repo = Repo::containing(worktree)?;
@@ -35,7 +35,7 @@ pub(super) fn record(agent: &Agent, worktree: &Path, control: &Control) -> Resul
     let quarantine = Quarantine::new(&repo)?;
     let base = start.commit(&quarantine)?;
     let taken =
-        snapshot(repo.place(), &Setting::of(&repo)?, &start.rules(), None, &quarantine.store(), &control.step(STEP))?;
+        snapshot_midway(repo.place(), &Setting::of(&repo)?, &start.rules(), &quarantine.store(), &control.step(STEP))?;
     let recorded = |files, written| Recorded {
         agent: agent.name().to_owned(),
         patch: slot.patch_file(),
@@ -92,7 +92,8 @@ fn still_true(repo: &Repo, agent: &Agent, slot: &Slot, tree: Oid) -> Result<Opti
         return Ok(None);
     }
     let Some(patch) = slot.patch()? else { return Ok(None) };
-    Ok(message.lines().any(|line| line == seal(&patch).unwrap_or_default()).then_some(patch))
+    let seal = seal(&patch)?;
+    Ok(message.lines().any(|line| line == seal).then_some(patch))
 }
 
 /// The commit that keeps what the patch needs: the snapshot, on top of the base.

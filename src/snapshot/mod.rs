@@ -193,6 +193,27 @@ pub(crate) fn snapshot(
     Ok(Snapshot { tree, index, before, left_out, omitted, not_folded, by_git })
 }
 
+/// The same of a work tree that may be in the middle of a merge: what is unmerged counts as it stands on the
+/// disk, as `git add -A` takes it.
+pub(crate) fn snapshot_midway(
+    place: &Place,
+    setting: &Setting,
+    rules: &Rules<'_>,
+    store: &Store,
+    control: &Control,
+) -> Result<Snapshot, SnapshotError> {
+    let failed = |source| SnapshotError::Git { place: show(&place.work_dir), source };
+    let before = Arc::new(IndexFile::read(&place.index_path()).map_err(failed)?);
+    if before.unmerged().is_empty() {
+        return snapshot(place, setting, rules, None, store, control);
+    }
+    let mut work = Work::new(place, rules);
+    let (tree, index) = store::everything(&mut work, &before, store, control).map_err(failed)?;
+    work.not_folded.extend(unseen::unseen(place, &index, control).map_err(failed)?);
+    let Work { left_out, omitted, not_folded, .. } = work;
+    Ok(Snapshot { tree, index, before, left_out, omitted, not_folded, by_git: true })
+}
+
 /// What a scan says; `None` where git has to judge.
 fn scanned(
     place: &Place,

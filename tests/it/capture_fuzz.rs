@@ -293,7 +293,7 @@ struct Case {
 }
 
 /// One repository with a base of its own.
-fn case(s: &Sandbox, name: &str, random: &mut Random) -> (Case, Model) {
+fn case(s: &Sandbox, name: &str, random: &mut Random, model: &Model) -> Case {
     let repo = s.path(name);
     let (fresh, pool) = (s.path(&format!("{name}-fresh")), s.path(&format!("{name}-pool")));
     fs::create_dir_all(&repo).expect("made");
@@ -302,15 +302,14 @@ fn case(s: &Sandbox, name: &str, random: &mut Random) -> (Case, Model) {
     for (key, value) in [("user.name", "Test"), ("user.email", "test@example.test"), ("core.autocrlf", "false")] {
         must(git(&repo, &["config", key, value]));
     }
-    let model = start(random);
-    fill(&repo, &model);
+    fill(&repo, model);
     if random.one_in(3) {
         let (key, value) = CONFIGS[random.below(CONFIGS.len() - 1)];
         must(git(&repo, &["config", key, value]));
     }
     let place = fresh.to_str().expect("UTF-8").to_owned();
     must(git(&repo, &["worktree", "add", "-q", "--detach", &place]));
-    (Case { repo, fresh, pool }, model)
+    Case { repo, fresh, pool }
 }
 
 /// One change: captured, applied, landed; what is wrong.
@@ -431,46 +430,78 @@ fn files(repo: &Path, tree: &str) -> String {
     text
 }
 
-/// Changes on one base.
-const PER_BASE: u64 = 8;
+/// Round after round, `per_base` of them on one base.
+fn rounds(seeds: std::ops::Range<u64>, per_base: u64, start: impl Fn(&mut Random) -> Model) {
+    let s = Sandbox::in_memory();
+    let (mut rounds, mut paths) = (0, 0);
+    let mut wrong = Vec::new();
+    let mut case_of: Option<(u64, Case, Model)> = None;
+    for seed in seeds {
+        let group = seed / per_base;
+        if case_of.as_ref().is_none_or(|(known, _, _)| *known != group) {
+            if let Some((_, old, _)) = case_of.take() {
+                for directory in [&old.repo, &old.fresh, &old.pool] {
+                    fs::remove_dir_all(directory).expect("removed");
+                }
+            }
+            let mut random = Random::new(group.wrapping_mul(7919));
+            let model = start(&mut random);
+            let case = case(&s, &format!("repo-{group}-{seed}"), &mut random, &model);
+            case_of = Some((group, case, model));
+        }
+        let Some((_, case, model)) = &case_of else { unreachable!("just made") };
+        match round(case, model, &mut Random::new(seed), seed) {
+            Ok(files) => paths += files,
+            Err(why) => {
+                wrong.push(format!("ISOFOLD_FUZZ_SEED={seed}\n{why}"));
+                // The next one starts afresh.
+                case_of = None;
+            }
+        }
+        rounds += 1;
+    }
+    say!("{rounds} changes, {paths} paths, {} wrong", wrong.len());
+    assert!(wrong.is_empty(), "{} of {rounds}: {}", wrong.len(), wrong[..wrong.len().min(4)].join("\n\n"));
+}
 
 #[test]
 fn random_work_round_trips() {
-    hermetic("capture_fuzz::random_work_round_trips", false, &[], || {
-        let s = Sandbox::in_memory();
-        let (mut rounds, mut paths) = (0, 0);
-        let mut wrong = Vec::new();
-        let mut case_of: Option<(u64, Case, Model)> = None;
-        for seed in seeds(48) {
-            let group = seed / PER_BASE;
-            if case_of.as_ref().is_none_or(|(known, _, _)| *known != group) {
-                if let Some((_, old, _)) = case_of.take() {
-                    for directory in [&old.repo, &old.fresh, &old.pool] {
-                        fs::remove_dir_all(directory).expect("removed");
-                    }
-                }
-                let mut random = Random::new(group.wrapping_mul(7919));
-                let (case, model) = case(&s, &format!("repo-{group}"), &mut random);
-                case_of = Some((group, case, model));
-            }
-            let Some((_, case, model)) = &case_of else { unreachable!("just made") };
-            match round(case, model, &mut Random::new(seed), seed) {
-                Ok(files) => paths += files,
-                Err(why) => {
-                    wrong.push(format!("ISOFOLD_FUZZ_SEED={seed}\n{why}"));
-                    case_of = None;
-                    for entry in fs::read_dir(s.path("")).expect("readable").flatten() {
-                        if entry.file_name().to_string_lossy().starts_with("repo-") {
-                            fs::remove_dir_all(entry.path()).expect("removed");
-                        }
-                    }
-                }
-            }
-            rounds += 1;
-        }
-        say!("{rounds} changes, {paths} paths, {} wrong", wrong.len());
-        assert!(wrong.is_empty(), "{} of {rounds}: {}", wrong.len(), wrong[..wrong.len().min(4)].join("\n\n"));
+    hermetic("capture_fuzz::random_work_round_trips", false, &[], || rounds(seeds(32), 8, start));
+}
+
+/// `ISOFOLD_FUZZ_TREE` names a directory of real files; without it the sources of this crate serve.
+#[test]
+fn random_work_on_real_files_round_trips() {
+    let given = std::env::var("ISOFOLD_FUZZ_TREE").ok();
+    let tree = given.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), PathBuf::from);
+    let more = [("ISOFOLD_FUZZ_TREE", tree.to_str().expect("UTF-8"))];
+    hermetic("capture_fuzz::random_work_on_real_files_round_trips", false, &more, || {
+        let mut model = Model::new();
+        load(&tree, &tree, &mut model);
+        assert!(model.len() > 20, "{} files in {}", model.len(), tree.display());
+        rounds(seeds(6), u64::MAX, |_| model.clone());
     });
+}
+
+/// The files and links below a directory, without any `.git` and what git would ignore.
+fn load(root: &Path, directory: &Path, model: &mut Model) {
+    for entry in fs::read_dir(directory).expect("readable") {
+        let path = entry.expect("an entry").path();
+        let meta = path.symlink_metadata().expect("a stat");
+        let name = path.strip_prefix(root).expect("inside").as_os_str().as_bytes().to_vec();
+        if path.file_name().is_some_and(|name| name == ".git" || name == ".gitignore" || name == ".gitattributes") {
+            continue;
+        }
+        if meta.is_dir() {
+            load(root, &path, model);
+        } else if meta.is_symlink() {
+            let target = fs::read_link(&path).expect("a target");
+            model.insert(name, Node::Link(target.as_os_str().as_bytes().to_vec()));
+        } else if meta.is_file() {
+            let executable = meta.permissions().mode() & 0o100 != 0;
+            model.insert(name, Node::File(fs::read(&path).expect("readable"), executable));
+        }
+    }
 }
 
 #[test]

@@ -353,6 +353,23 @@ fn line_endings_are_those_of_the_checkout() {
 }
 
 #[test]
+fn the_middle_of_a_merge_is_recorded() {
+    let s = Sandbox::new();
+    let (main, worktree) = pair(&s);
+    record(&s, &worktree);
+    write(&main, "a", lines(&[(3, "ours")]));
+    s.commit_all(&main, "ours");
+    write(&worktree, "a", lines(&[(3, "theirs")]));
+    s.commit_all(&worktree, "theirs");
+    assert_eq!(s.try_git(&worktree, &["merge", "-q", "main"]).0, 1);
+    write(&worktree, "new", "new\n");
+    let index = fs::read(main.join(".git/worktrees/worktree/index")).expect("an index");
+    assert!(record(&s, &worktree).starts_with("ag: 2 files"));
+    assert_eq!(fs::read(main.join(".git/worktrees/worktree/index")).expect("an index"), index);
+    assert!(done(&s, &main, &["show", "ag"]).contains("+<<<<<<< HEAD\n"));
+}
+
+#[test]
 fn bare_repositories_keep_patches_too() {
     let s = Sandbox::new();
     let origin = s.repo("origin");
