@@ -29,6 +29,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// What a killed one is given to be gone.
 const GONE: Duration = Duration::from_secs(2);
 
+/// How long the pipes are emptied afterwards: a survivor may fill them for ever.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// How often it is looked whether the command has ended.
 const PACE: Duration = Duration::from_millis(10);
 
@@ -112,7 +115,8 @@ impl Run<'_> {
             read(PACE);
         });
         // What is in the pipes already is part of the output; what a survivor writes later is not.
-        while read(Duration::ZERO) {}
+        let since = Instant::now();
+        while read(Duration::ZERO) && since.elapsed() < LAST_WORDS {}
         let exit_code = child.wait().map_or(-1, code);
         Ok(Ran { exit_code, stdout, stderr, timed_out: timed_out && !interrupted, interrupted, began })
     }

@@ -58,7 +58,8 @@ pub(super) fn sweep(repo: &Repo, control: &Control) -> Vec<String> {
         let Some(marker) = read_marker(temporary).filter(|marker| !marker.owner.lives()) else { continue };
         if let Some(command) = &marker.command {
             // A reused id is another process; without one, whoever is left of the group is the command's.
-            if Owner::of(command.pid).is_none_or(|now| now == *command) {
+            let this_boot = command.boot == Owner::this().boot;
+            if this_boot && Owner::of(command.pid).is_none_or(|now| now == *command) {
                 end_group(command.pid);
             }
         }
@@ -75,7 +76,9 @@ pub(super) fn sweep(repo: &Repo, control: &Control) -> Vec<String> {
             match remove(&entry.directory, true, control) {
                 RemoveOutcome::Removed { saved: refs } => saved.extend(refs),
                 RemoveOutcome::AlreadyGone => {
-                    if let Err(error) = worktrees::unregister(repo.common_dir(), &entry.admin) {
+                    let forgotten = forget_bases_of(repo, &entry.directory, None);
+                    if let Err(error) = forgotten.and_then(|()| worktrees::unregister(repo.common_dir(), &entry.admin))
+                    {
                         tracing::warn!(%error, "the entry of a killed capture could not be removed");
                     }
                 }

@@ -270,6 +270,14 @@ fn background_writers_are_ended_and_survivors_named() {
     assert_eq!((&line["files"], &line["survivors"]), (&1.into(), &serde_json::json!([])));
     // Out of the group, with the pipe and a file of the worktree in hand.
     let line = shell(&s, &repo, "setsid sh -c 'exec 3> held; sleep 4' & while ! test -e held; do sleep 0.01; done");
+    let since = Instant::now();
+    let endless = shell(&s, &repo, "setsid sh -c 'while :; do echo x; done' & sleep 0.1");
+    assert_eq!(endless["files"], 0);
+    assert!(since.elapsed() < Duration::from_secs(20));
+    for survivor in endless["survivors"].as_array().expect("a list") {
+        let pid = survivor["pid"].to_string();
+        s.command("kill").args(["-9", &pid]).output().expect("kill runs");
+    }
     let survivors = line["survivors"].as_array().expect("a list");
     assert!(!survivors.is_empty() && survivors.iter().all(|survivor| survivor["pid"].as_u64().is_some()), "{line}");
 }

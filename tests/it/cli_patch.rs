@@ -353,6 +353,44 @@ fn line_endings_are_those_of_the_checkout() {
 }
 
 #[test]
+fn a_full_disk_changes_nothing() {
+    let s = Sandbox::new();
+    let Some(disk) = s.small_disk("disk", 8 * 1024) else { return };
+    let main = disk.path().join("main");
+    s.git(&s.path(""), &["clone", "-q", "--no-hardlinks", text(&s.repo("origin")), text(&main)]);
+    let worktree = s.path("worktree");
+    s.git(&main, &["worktree", "add", "-q", text(&worktree)]);
+    write(&worktree, "a", lines(&[(3, "theirs")]));
+    record(&s, &worktree);
+    let old = fs::read(stored(&main).join("changes.patch")).expect("a patch");
+    // No room for the next patch: the old one stays.
+    let fill = |size: usize| {
+        let mut state = 1_u32;
+        let mut noise = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            u8::try_from(state >> 24).expect("a byte")
+        };
+        (0..size).map(|_| noise()).collect::<Vec<u8>>()
+    };
+    write(&worktree, "large", fill(20 << 20));
+    let run = patch(&s, &worktree, &["record", "--agent", "ag"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert_eq!(fs::read(stored(&main).join("changes.patch")).expect("a patch"), old);
+    assert!(done(&s, &main, &["list"]).starts_with("ag "));
+    // No room to land.
+    write(&worktree, "large", fill(2 << 20));
+    record(&s, &worktree);
+    let free = rustix::fs::statvfs(&main).map(|stat| stat.f_bavail * stat.f_frsize).expect("a number");
+    write(&main, "ignored/ballast", fill(usize::try_from(free).expect("fits") - (64 << 10)));
+    let status = s.git(&main, &["status", "--porcelain"]);
+    let run = patch(&s, &main, &["land", "ag"]);
+    assert!(run.code == 1 && run.stdout.is_empty(), "{run:?}");
+    assert_eq!((s.git(&main, &["status", "--porcelain"]), read(&main, "a")), (status, Some(lines(&[]))));
+    fs::remove_file(main.join("ignored/ballast")).expect("removed");
+    done(&s, &main, &["land", "ag"]);
+}
+
+#[test]
 fn the_middle_of_a_merge_is_recorded() {
     let s = Sandbox::new();
     let (main, worktree) = pair(&s);
