@@ -105,7 +105,12 @@ impl Merge<'_> {
         let pointer =
             |change: &&Change| [change.old, change.new].into_iter().flatten().any(|item| item.mode == MODE_GITLINK);
         landed.submodules = changes.iter().filter(pointer).map(|c| as_path(&c.path).to_owned()).collect();
-        Ok(if conflicts.is_empty() { Merged::Clean(landed) } else { Merged::Conflicts(landed, conflicts) })
+        Ok(match conflicts.is_empty() {
+            // What is ignored here stood there already.
+            true if landed.files.is_empty() && landed.submodules.is_empty() => Merged::Nothing,
+            true => Merged::Clean(landed),
+            false => Merged::Conflicts(landed, conflicts),
+        })
     }
 
     fn combined(&self, ground: &Ground) -> Result<Combined, PatchError> {

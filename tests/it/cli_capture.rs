@@ -18,13 +18,13 @@ fn try_capture(s: &Sandbox, repo: &Path, more: &[&str]) -> Run {
 fn state(s: &Sandbox, repo: &Path) -> String {
     let mut text = s.state(repo);
     while let Some(at) = text.find("dangling ") {
-        let end = text[at..]
-            .find(' ')
-            .and_then(|_| text[at..].match_indices(' ').nth(1))
-            .map_or(0, |(space, _)| at + space + 41);
-        text.replace_range(at..end, "");
+        // `dangling KIND ID`, a line each.
+        let id = text[at..].match_indices(' ').nth(1).map_or(text.len(), |(space, _)| at + space + 1);
+        let end = (id + 40).min(text.len());
+        let line = text[end..].starts_with('\n').then_some(1).unwrap_or_default();
+        text.replace_range(at..end + line, "");
     }
-    text.replace('\n', " ").split_whitespace().collect::<Vec<_>>().join("\n")
+    text
 }
 
 /// A capture that has to succeed and to leave nothing but its patch; its last line.
@@ -290,7 +290,13 @@ fn commits_resets_and_a_lost_git_file() {
     for (name, command, files) in [
         ("commits", format!("echo 1 > one; {commit}; echo 2 > two"), 2),
         ("resets", format!("echo 1 > one; {commit}; git reset -q --hard HEAD~; echo 2 > two"), 1),
-        ("another branch", format!("git checkout -q --orphan other; git rm -rqf .; echo 1 > one; {commit}"), 5),
+        (
+            "another branch",
+            format!(
+                "git checkout -q --orphan other; git rm -rqf .; echo 1 > one; {commit}; git update-ref -d refs/heads/other"
+            ),
+            5,
+        ),
         ("no .git", "rm .git; echo 1 > one".to_owned(), 1),
         (".git replaced", format!("rm .git; git init -q .; echo 1 > one; {commit}"), 1),
         ("no index", "rm \"$(git rev-parse --git-path index)\"; echo 1 > one".to_owned(), 1),

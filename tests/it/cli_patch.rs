@@ -355,7 +355,7 @@ fn line_endings_are_those_of_the_checkout() {
 #[test]
 fn a_full_disk_changes_nothing() {
     let s = Sandbox::new();
-    let Some(disk) = s.small_disk("disk", 8 * 1024) else { return };
+    let Some(disk) = s.small_disk("disk", 24 * 1024) else { return };
     let main = disk.path().join("main");
     s.git(&s.path(""), &["clone", "-q", "--no-hardlinks", text(&s.repo("origin")), text(&main)]);
     let worktree = s.path("worktree");
@@ -372,7 +372,7 @@ fn a_full_disk_changes_nothing() {
         };
         (0..size).map(|_| noise()).collect::<Vec<u8>>()
     };
-    write(&worktree, "large", fill(20 << 20));
+    write(&worktree, "large", fill(30 << 20));
     let run = patch(&s, &worktree, &["record", "--agent", "ag"]);
     assert_eq!(run.code, 1, "{run:?}");
     assert_eq!(fs::read(stored(&main).join("changes.patch")).expect("a patch"), old);
