@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::CaptureError;
-use super::sweep::{MARKER, take_away, write_marker};
+use super::sweep::{MARKER, forget_worktree, take_away, write_marker};
 use crate::control::{Control, Stage};
 use crate::files::FilesError;
 use crate::files::owner::Owner;
@@ -17,7 +17,7 @@ use crate::git::worktrees::{self, NewEntry};
 use crate::git::{GitError, Oid, show};
 use crate::isolate::{self, IsolateOutcome, IsolateRequest};
 use crate::options::IsolationOptions;
-use crate::records::{BaseEntry, ChildRecord, Made, State, bases_of, forget};
+use crate::records::{BaseEntry, ChildRecord, Made, State};
 
 /// Temporary directories of captures, and the worktree in each.
 pub(super) const PREFIX: &str = "isofold-capture-";
@@ -29,7 +29,6 @@ pub(super) struct Worktree {
     /// The commit that its patch starts from.
     pub(super) base: Oid,
     admin: PathBuf,
-    common: PathBuf,
     /// The directory that it lies in, which stays if the patch is written there.
     temporary: PathBuf,
 }
@@ -76,10 +75,9 @@ impl Worktree {
         let name = temporary.file_name().unwrap_or_default().to_string_lossy().replacen(PREFIX, "capture-", 1);
         let root = temporary.join(name);
         write_marker(&temporary, None, false)?;
-        let common = repo.common_dir().to_owned();
         let Some(base) = base else { return Self::filled(repo, root, temporary, control) };
         let admin = register(repo, &root, base)?;
-        let worktree = Self { root, base, admin, common, temporary };
+        let worktree = Self { root, base, admin, temporary };
         match worktree.check_out(repo, control) {
             Ok(()) => Ok(worktree),
             // Taken back; what is left, if anything, is said.
@@ -102,7 +100,7 @@ impl Worktree {
         let admin = child.git_dir().to_owned();
         let base = BaseEntry::newest_of_child(repo, child.work_dir())?.map(|entry| entry.base);
         let base = base.ok_or_else(|| CaptureError::Other("the isolation has no base".to_owned()))?;
-        Ok(Self { root, base, admin, common: repo.common_dir().to_owned(), temporary })
+        Ok(Self { root, base, admin, temporary })
     }
 
     /// The files of the base, as git checks them out; no hook runs.
@@ -201,9 +199,7 @@ impl Worktree {
         }
         write_marker(&self.temporary, None, true).map_err(|error| left(&error))?;
         take_away(&self.root).map_err(|error| left(&error))?;
-        let forgotten =
-            bases_of(repo, &self.root).and_then(|names| names.iter().try_for_each(|name| forget(repo, name)));
-        forgotten.and_then(|()| worktrees::unregister(&self.common, &self.admin)).map_err(|error| left(&error))?;
+        forget_worktree(repo, &self.root, &self.admin).map_err(|error| left(&error))?;
         let _ = fs::remove_file(self.temporary.join(MARKER));
         let _ = fs::remove_dir(&self.temporary);
         Ok(())

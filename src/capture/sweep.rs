@@ -11,12 +11,12 @@ use super::command::end_group;
 use super::place::{PREFIX, git_file_text};
 use crate::control::Control;
 use crate::files::FilesError;
+use crate::files::owner::Owner;
 use crate::files::remove::remove_tree;
 use crate::git::GitError;
 use crate::git::repository::Repo;
 use crate::git::worktrees;
 use crate::isolate::remove::{RemoveOutcome, remove};
-use crate::files::owner::Owner;
 use crate::records::{ChildRecord, State, bases_of, forget};
 
 /// Says whose capture is at work in a temporary directory, and what runs for it.
@@ -76,9 +76,7 @@ pub(super) fn sweep(repo: &Repo, control: &Control) -> Vec<String> {
             match remove(&entry.directory, true, control) {
                 RemoveOutcome::Removed { saved: refs } => saved.extend(refs),
                 RemoveOutcome::AlreadyGone => {
-                    let forgotten = forget_bases_of(repo, &entry.directory, None);
-                    if let Err(error) = forgotten.and_then(|()| worktrees::unregister(repo.common_dir(), &entry.admin))
-                    {
+                    if let Err(error) = forget_worktree(repo, &entry.directory, &entry.admin) {
                         tracing::warn!(%error, "the entry of a killed capture could not be removed");
                     }
                 }
@@ -91,9 +89,8 @@ pub(super) fn sweep(repo: &Repo, control: &Control) -> Vec<String> {
         } else {
             // A git that checks out may have outlived us; it soon finds nothing to write to.
             let cleared = take_away(&entry.directory).map_err(|e| e.to_string());
-            let forgotten = || forget_bases_of(repo, &entry.directory, None);
-            let unregistered = || worktrees::unregister(repo.common_dir(), &entry.admin);
-            let cleared = cleared.and_then(|()| forgotten().and_then(|()| unregistered()).map_err(|e| e.to_string()));
+            let forgotten = || forget_worktree(repo, &entry.directory, &entry.admin).map_err(|e| e.to_string());
+            let cleared = cleared.and_then(|()| forgotten());
             if let Err(error) = cleared {
                 tracing::warn!(%error, "what a killed capture left could not be removed");
                 continue;
@@ -121,6 +118,14 @@ fn sweep_beginnings() {
             let _ = fs::remove_dir(&temporary);
         }
     }
+}
+
+/// Takes a worktree's base entries and its registration away.
+pub(super) fn forget_worktree(repo: &Repo, root: &Path, admin: &Path) -> Result<(), GitError> {
+    for name in bases_of(repo, root)? {
+        forget(repo, &name)?;
+    }
+    worktrees::unregister(repo.common_dir(), admin)
 }
 
 /// Removes a directory that somebody may still write to for a moment.
