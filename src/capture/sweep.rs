@@ -2,6 +2,7 @@
 //! away by the next one.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,12 @@ pub(super) fn sweep(repo: &Repo, control: &Control) -> Vec<String> {
                 if let Err(error) = fs::write(&git_file, git_file_text(&entry.admin)) {
                     tracing::warn!(%error, "the .git of a killed capture could not be restored");
                 }
+            }
+            // The lock was for as long as the command ran.
+            if let Err(error) = fs::remove_file(entry.admin.join("locked"))
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, "a killed capture could not be unlocked");
             }
             match remove(&entry.directory, true, control) {
                 RemoveOutcome::Removed { saved: refs } => saved.extend(refs),

@@ -575,7 +575,7 @@ fn worktrees_for_agent_tools() {
     assert_eq!(mode & 0o777, 0o700);
     // The same name again is refused; a second one does not hold the first.
     let run = worktree_hook(&s, &main, "worktree-create", &event);
-    assert!(run.code == 1 && run.stdout.is_empty() && run.stderr.contains("exists already"), "{run:?}");
+    assert!(run.code == 1 && run.stdout.is_empty() && run.stderr.contains("already"), "{run:?}");
     let run = worktree_hook(&s, &main, "worktree-create", "\"second\"");
     let second = main.join(".worktrees/isofold-second");
     assert_eq!((run.code, run.stdout), (0, format!("{}\n", second.display())));
