@@ -91,7 +91,8 @@ pub(crate) fn newer_than(directory: &Path, since: (i64, i64)) -> Vec<PathBuf> {
             continue;
         }
         let changed = (meta.ctime(), meta.ctime_nsec());
-        // Taking one of several names away is a change of the file, too.
+        // Taking one of several names away is a change of the file, too; of the last one left it can't be
+        // told from being moved here, and counts.
         if (meta.mtime(), meta.mtime_nsec()) > since || (meta.nlink() == 1 && changed > since) {
             found.push(inside.to_owned());
         }
@@ -185,4 +186,52 @@ pub(crate) fn open_directory(directory: &Path) -> bool {
         let _ = fs::set_permissions(directory, fs::Permissions::from_mode(mode | 0o700));
     }
     meta.is_dir()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_process_at_work_in_a_directory_is_named() {
+        let place = tempfile::tempdir().expect("a directory");
+        let place = place.path().canonicalize().expect("a path");
+        assert_eq!(at_work_in(&place), "a process");
+        let mut sleeper = std::process::Command::new("sleep").arg("60").current_dir(&place).spawn().expect("it starts");
+        let expected = format!("process {} sleep", sleeper.id());
+        // Until it is another program than this one.
+        for _ in 0..200 {
+            if at_work_in(&place) == expected {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let found = at_work_in(&place);
+        sleeper.kill().expect("ended");
+        sleeper.wait().expect("an end");
+        assert_eq!(found, expected);
+        let error = FilesError::Written { place: place.clone(), by: found };
+        assert!(error.to_string().contains("still written to by process"), "{error}");
+    }
+
+    #[test]
+    fn what_was_written_or_moved_here_since_is_found() {
+        let place = tempfile::tempdir().expect("a directory");
+        let file = |name: &str| fs::write(place.path().join(name), "x").expect("written");
+        file("old");
+        file("twin");
+        fs::hard_link(place.path().join("twin"), place.path().join("other")).expect("linked");
+        std::thread::sleep(Duration::from_millis(20));
+        file("mark");
+        let mark = fs::metadata(place.path().join("mark")).expect("a stat");
+        std::thread::sleep(Duration::from_millis(20));
+        // This looks as if it had been moved here.
+        fs::remove_file(place.path().join("other")).expect("it was there");
+        fs::create_dir(place.path().join("directory")).expect("made");
+        file("directory/new");
+        let mut newer = newer_than(place.path(), (mark.mtime(), mark.mtime_nsec()));
+        newer.sort();
+        assert_eq!(newer, [Path::new("directory/new"), Path::new("twin")]);
+    }
 }
