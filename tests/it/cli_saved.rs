@@ -306,3 +306,30 @@ fn a_half_done_removal_is_finished_by_the_next_command() {
     assert!(!child.exists());
     assert_eq!(sandbox.git(&parent, &["worktree", "list"]).lines().count(), 2);
 }
+
+#[test]
+fn prune_takes_sessions_without_work_and_patches_only_by_age() {
+    let sandbox = Sandbox::new();
+    let parent = sandbox.repo("parent");
+    let start = |name: &str| {
+        let run = sandbox.isofold(at(&parent, &["session", "start", "--name", name, "--json"]));
+        assert_eq!(run.code, 0, "{run:?}");
+        PathBuf::from(run.last()["worktree"].as_str().expect("a path"))
+    };
+    let (empty, busy) = (start("empty"), start("busy"));
+    write(&busy, "new", "work\n");
+    let run = sandbox.isofold(at(&parent, &["patch", "record", "--agent", "one", "--worktree", text(&busy)]));
+    assert_eq!(run.code, 0, "{run:?}");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    for young in [&[][..], &["--older-than", "1"]] {
+        let pruned = prune(&sandbox, &parent, young);
+        assert_eq!((&pruned["sessions"], &pruned["patches"]), (&json!([]), &json!([])), "{young:?}");
+    }
+    let dry = prune(&sandbox, &parent, &["--older-than", "0", "--dry-run"]);
+    assert_eq!((&dry["sessions"], &dry["patches"]), (&json!(["empty"]), &json!(["one"])), "{dry}");
+    assert!(empty.exists());
+    let pruned = prune(&sandbox, &parent, &["--older-than", "0"]);
+    assert_eq!((&pruned["sessions"], &pruned["patches"]), (&json!(["empty"]), &json!(["one"])), "{pruned}");
+    assert!(!empty.exists() && !parent.join(".isofold/patches/one/changes.patch").exists());
+    assert_eq!(read(&busy, "new").as_deref(), Some("work\n"));
+}
