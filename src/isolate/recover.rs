@@ -16,7 +16,7 @@ use crate::git::quarantine::OBJECTS;
 use crate::git::repository::Repo;
 use crate::git::worktrees::{UNDER_WAY, admin_of_git_file, registered, unregister, uses_of};
 use crate::git::{GitError, show};
-use crate::records::{ChildRecord, State, TEMPORARY, bases_directory, forget};
+use crate::records::{ChildRecord, State, TEMPORARY, bases_directory, bases_of, forget};
 
 /// One thing that a dead process had left.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,7 +137,11 @@ pub(super) fn recover_entry(repo: &Repo, admin: &Path) -> Result<Option<Recovere
         // Killed before it had a `.git`, or after that was taken away again: empty if it is ours at all.
         let _ = fs::remove_dir(child);
     }
-    for base in &record.made.bases {
+    let mut bases = record.made.bases.clone();
+    if record.state == State::Removing {
+        bases.extend(bases_of(repo, child)?);
+    }
+    for base in &bases {
         forget(repo, base)?;
     }
     if record.state == State::Removing {
