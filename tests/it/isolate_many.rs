@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::host::{same, text};
+use crate::support::host::{note, same, text};
 use crate::support::{Run, Sandbox, lines, next_second, write};
 
 const AT_ONCE: usize = 20;
@@ -202,7 +202,7 @@ fn twenty_isolations_do_not_hold_up_the_users_git() {
     let (runs, commits) =
         meanwhile(&[&commit], || at_once(&sandbox, &parent, AT_ONCE, child, |n| format!("agent-{n}")));
     assert!(runs.iter().all(|run| run.code == 0), "{runs:?}");
-    eprintln!("{commits} commits meanwhile, the slowest took {:?}", slowest.lock().expect("no panic"));
+    note(&format!("{commits} commits meanwhile, the slowest took {:?}", slowest.lock().expect("no panic")));
     assert!(commits > 0);
     assert_eq!(sandbox.try_git(&parent, &["fsck", "--no-progress", "--no-dangling"]), (0, String::new()));
 }

@@ -9,7 +9,7 @@ mod trees;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::host::{is_root, same, text};
+use crate::support::host::{is_root, note, same, text};
 use crate::support::{Run, Sandbox, lines, listing, read, write};
 
 /// What a row's Parent comes to.
@@ -67,7 +67,7 @@ fn run_all(rows: &[Row]) {
             let name = format!("{}{}", row.name, if *lowered { " without privileges" } else { "" });
             let ran = std::panic::catch_unwind(|| run(row, &Sandbox::in_memory(), None, *lowered));
             if ran.is_err() {
-                eprintln!("FAILED: {name}");
+                note(&format!("FAILED: {name}"));
                 failed.push(name);
             }
         }
@@ -103,7 +103,7 @@ fn run(row: &Row, sandbox: &Sandbox, elsewhere: Option<&Path>, lowered: bool) {
         }
         assert!(fs::symlink_metadata(&child).is_err(), "{report}");
         untouched(&report);
-        eprintln!("{}: {report}", row.name);
+        note(&format!("{}: {report}", row.name));
     };
     match ends {
         Ends::Fails(words) => return refused(run, "failed", 1, words),
@@ -181,5 +181,5 @@ fn there_are_more_than_sixty_shapes() {
     let distinct: std::collections::BTreeSet<&&str> = names.iter().collect();
     assert_eq!(distinct.len(), names.len());
     assert!(names.len() >= 60, "{} shapes", names.len());
-    eprintln!("{} shapes", names.len());
+    note(&format!("{} shapes", names.len()));
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::support::host::{same, text};
+use crate::support::host::{note, same, text};
 use crate::support::mounts::sandbox_on;
 use crate::support::{Sandbox, lines, next_second, write};
 
@@ -136,7 +136,7 @@ fn soak(sandbox: &Sandbox, seed: u64, rounds: u64) {
             text.lines().map(str::to_owned).collect()
         };
         let had = branches(sandbox);
-        let mut doomed = vec![false; AT_ONCE];
+        let mut doomed = [false; AT_ONCE];
         let jobs = (0..AT_ONCE).map(|number| {
             let mut command = sandbox.program();
             let detach = random.below(4) == 0;
@@ -171,8 +171,8 @@ fn soak(sandbox: &Sandbox, seed: u64, rounds: u64) {
         let held: BTreeSet<String> = complete
             .iter()
             .filter_map(|name| {
-                let (code, head) = sandbox.try_git(&homes.join(name), &["symbolic-ref", "--short", "HEAD"]);
-                (code == 0).then_some(head)
+                let (code, branch) = sandbox.try_git(&homes.join(name), &["symbolic-ref", "--short", "HEAD"]);
+                (code == 0).then_some(branch)
             })
             .collect();
         assert_eq!(branches(sandbox), had.union(&held).cloned().collect(), "{what}: branches");
@@ -213,7 +213,7 @@ fn soak(sandbox: &Sandbox, seed: u64, rounds: u64) {
         only_complete(sandbox, &parent, &homes, &BTreeSet::new(), &what);
         same(&parents_own(sandbox, &parent), &before, &what);
     }
-    eprintln!("soak: {rounds} rounds, seed {seed}: {survived} isolated, {killed} killed");
+    note(&format!("soak: {rounds} rounds, seed {seed}: {survived} isolated, {killed} killed"));
     assert!(rounds < 3 || (killed > 0 && survived > 0), "the kills come at the wrong time");
 }
 

@@ -113,6 +113,11 @@ impl Sandbox {
     }
 }
 
+/// Says something beside the result of a test.
+pub(crate) fn note(what: &str) {
+    let _ = writeln!(std::io::stderr(), "{what}");
+}
+
 /// Says that a test could not run; fails it where the environment promises that all can.
 #[track_caller]
 pub(crate) fn skipped(why: &str) {
