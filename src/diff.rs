@@ -90,7 +90,7 @@ pub(crate) fn diff(
     if changes.is_empty() {
         return Ok(Patch { bytes: Vec::new(), files: 0 });
     }
-    let git = quarantine.enter(git.clone());
+    let git = quarantine.enter(git.clone())?;
     let mut reason = String::new();
     // Where git stumbles over its own renames, the same without them.
     for renames in ["-M", "--no-renames"] {

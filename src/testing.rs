@@ -15,6 +15,8 @@ pub struct Taken {
     pub tree: String,
     /// Whether git decided everything, not the scan.
     pub by_git: bool,
+    /// Whether git stored what was found.
+    pub stored_by_git: bool,
     /// Paths that are not in the snapshot although a reader may expect them there.
     pub not_folded: Vec<Vec<u8>>,
 }
@@ -32,7 +34,7 @@ pub fn snapshot_tree(directory: &Path, keep: bool) -> Result<Taken, String> {
         quarantine.release().map_err(|e| e.to_string())?;
     }
     let not_folded = taken.not_folded.into_iter().map(|not| not.path).collect();
-    Ok(Taken { tree: taken.tree.to_string(), by_git: taken.by_git, not_folded })
+    Ok(Taken { tree: taken.tree.to_string(), by_git: taken.by_git, stored_by_git: taken.stored_by_git, not_folded })
 }
 
 /// The untracked files that no ignore rule excludes, by the scan alone; `None` where it leaves the

@@ -40,7 +40,7 @@ pub(super) fn merge(
         return conflict(needs_git(paths, why));
     }
     let left: BTreeMap<&[u8], &Change> = our_changes.iter().map(|c| (c.path.as_slice(), c)).collect();
-    let store = quarantine.store().open()?;
+    let store = quarantine.store().open();
     let mut updates: Vec<(&[u8], Option<Item>)> = Vec::new();
     let mut conflicts = Vec::new();
     for change in &their_changes {
@@ -86,7 +86,7 @@ pub(crate) fn leaning_to_ours(quarantine: &Quarantine, base: Oid, ours: Oid, the
     let left: BTreeMap<&[u8], &Change> = our_changes.iter().map(|c| (c.path.as_slice(), c)).collect();
     let crowded: BTreeSet<&[u8]> =
         our_changes.iter().filter(|c| c.new.is_some()).flat_map(|c| above(&c.path)).collect();
-    let store = quarantine.store().open()?;
+    let store = quarantine.store().open();
     let mut updates: Vec<(&[u8], Option<Item>)> = Vec::new();
     for change in &their_changes {
         let path = change.path.as_slice();

@@ -41,7 +41,7 @@ pub(crate) fn with_markers(
         quarantine.commit(side.tree, &parents, name, &who.author, &who.committer)
     };
     let (one, two) = (commit(ours, "ours")?, commit(theirs, "theirs")?);
-    let merged = merge_tree_marked(repo, &quarantine.enter(repo.git()), one, two, control);
+    let merged = merge_tree_marked(repo, &quarantine.enter(repo.git())?, one, two, control);
     quarantine.discard(&[one, two])?;
     let Some((tree, mut conflicts)) = merged? else {
         return Err(GitError::Format { what: "a merge with markers: git 2.38 or newer is needed on PATH".to_owned() });
@@ -55,7 +55,7 @@ pub(crate) fn with_markers(
 /// git calls the sides by the ids of commits that nobody will ever see: in markers, and in names of
 /// files that it moved out of each other's way.
 fn relabelled(quarantine: &Quarantine, ours: Oid, marked: Oid, names: &[(String, &str)]) -> Result<Oid, GitError> {
-    let store = quarantine.store().open()?;
+    let store = quarantine.store().open();
     let mut updates: Vec<(Vec<u8>, Option<Item>)> = Vec::new();
     for change in quarantine.changes(ours, marked)? {
         let Some(new) = change.new.filter(|new| new.mode != MODE_TREE) else { continue };

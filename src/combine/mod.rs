@@ -152,9 +152,13 @@ fn merged(
         quarantine.commit(side.tree, &parents, "side of a merge", &who.author, &who.committer)
     };
     let (one, two) = (commit(ours)?, commit(theirs)?);
-    let combined = program::merge_tree(repo, &quarantine.enter(repo.git()), one, two, control);
+    let combined = program::merge_tree(repo, &quarantine.enter(repo.git())?, one, two, control);
     quarantine.discard(&[one, two])?;
     match combined {
+        Ok(Some(Combined::Clean { tree, engine })) => {
+            quarantine.hold(tree, &[ours.tree, theirs.tree])?;
+            Ok(Combined::Clean { tree, engine })
+        }
         Ok(Some(combined)) => Ok(combined),
         // A git that is not there, is too old, or fell over an assertion of its own.
         Ok(None) | Err(GitError::NoProgram { .. } | GitError::Program { code: None, .. })

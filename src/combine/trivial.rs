@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::control::Control;
-use crate::git::quarantine::{BlobStore, Quarantine};
+use crate::git::blobs::BlobStore;
+use crate::git::quarantine::Quarantine;
 use crate::git::tree::{Change, Item, MODE_TREE, Objects, Trees, empty_tree};
 use crate::git::{GitError, Oid};
 
@@ -27,7 +28,7 @@ pub(super) fn merge(
     if ours == base {
         return Ok(Some(theirs));
     }
-    let (trees, store) = (quarantine.trees()?, quarantine.store().open()?);
+    let (trees, store) = (quarantine.trees()?, quarantine.store().open());
     let level = Level { trees: &trees, store: &store, control };
     let empty = empty_tree()?;
     let some = |id: Oid| Some(id).filter(|id| *id != empty);

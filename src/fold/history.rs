@@ -137,7 +137,7 @@ impl Graph<'_> {
         if carried.is_empty() {
             return Ok(None);
         }
-        self.quarantine.store().open()?.updated_tree(now, &carried).map(Some)
+        self.quarantine.store().open().updated_tree(now, &carried).map(Some)
     }
 
     fn root_on(&self, entry: &BaseEntry) -> Result<Option<Root>, GitError> {

@@ -49,7 +49,7 @@ impl<'a> Ground<'a> {
     }
 
     pub(crate) fn stage(&self, plan: &Plan, quarantine: &Quarantine, control: &Control) -> Result<Stage, WriteError> {
-        let git = quarantine.enter(self.git.clone());
+        let git = quarantine.enter(self.git.clone())?;
         let unconverted = self.is_plain(plan)?.then_some(quarantine as &dyn Objects);
         Stage::new(&self.view(), plan, &git, self.repo.git_dir(), unconverted, control)
     }

@@ -13,7 +13,8 @@ use std::path::Path;
 use rustix::fs::FileType;
 use sha1::{Digest, Sha1};
 
-use super::tree::{MODE_EXECUTABLE, MODE_LINK};
+use super::cache_tree::CacheTree;
+use super::tree::{Item, MODE_EXECUTABLE, MODE_LINK};
 use super::{GitError, Oid};
 
 pub(crate) const ASSUME_VALID: u16 = 0x8000;
@@ -183,17 +184,16 @@ impl IndexFile {
                 name_at += 2;
             }
             let start = names.len();
-            let mut strip = 0;
             if version == 4 {
                 let (value, after) = prefix_length(&bytes[..limit], name_at).ok_or_else(corrupt)?;
-                (strip, name_at) = (value, after);
+                let strip = value;
+                name_at = after;
                 let previous = entries.last().map_or((0, 0), |e: &Entry| e.name);
                 if strip > previous.1 - previous.0 {
                     return Err(corrupt());
                 }
                 names.extend_from_within(previous.0..previous.1 - strip);
             }
-            let _ = strip;
             let length =
                 bytes.get(name_at..limit).and_then(|rest| rest.iter().position(|b| *b == 0)).ok_or_else(corrupt)?;
             names.extend_from_slice(&bytes[name_at..name_at + length]);
@@ -271,18 +271,10 @@ impl IndexFile {
         written().map_err(GitError::io("cannot write", path))
     }
 
-    /// The tree that the index says it is, where it knows.
-    pub(crate) fn cached_tree(&self) -> Option<Oid> {
+    /// The trees that the index knows of its directories.
+    pub(crate) fn cache_tree(&self) -> Option<CacheTree<'_>> {
         let (_, body) = self.kept.iter().find(|(name, _)| name == b"TREE")?;
-        let body = &self.bytes[body.0..body.1];
-        // The root comes first: an empty path, the number of entries (-1: not known), of subtrees.
-        let line_end = body.iter().position(|b| *b == b'\n')?;
-        let line = std::str::from_utf8(body[..line_end].strip_prefix(b"\0")?).ok()?;
-        let (count, _) = line.split_once(' ')?;
-        if count.parse::<usize>().ok()? != self.entries.len() {
-            return None;
-        }
-        Oid::from_bytes(body.get(line_end + 1..line_end + 1 + HASH)?).ok()
+        CacheTree::parse(&self.bytes[body.0..body.1])
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {
@@ -448,9 +440,37 @@ impl IndexFile {
         self.finish(bytes)
     }
 
-    /// An index in memory with these entries, as if its file had been written at `mtime`.
-    pub(crate) fn rewritten(&self, entries: Vec<NewEntry>, mtime: (i64, i64)) -> Result<Self, GitError> {
-        Self::parse(self.with_entries(entries), mtime)
+    /// This index in memory with some paths changed (sorted), or gone where `None`, as if its file had
+    /// been written at `mtime`. Flags of entries stay; stat data that proved nothing is dropped.
+    pub(crate) fn updated(&self, changes: &[Change<'_>], mtime: (i64, i64)) -> Self {
+        let mut names =
+            Vec::with_capacity(self.names.len() + changes.iter().map(|(path, _)| path.len()).sum::<usize>());
+        let mut entries = Vec::with_capacity(self.entries.len() + changes.len());
+        let mut put = |path: &[u8], entry: Entry| {
+            let start = names.len();
+            names.extend_from_slice(path);
+            entries.push(Entry { name: (start, names.len()), ..entry });
+        };
+        let mut known = self.entries.iter().peekable();
+        let keep = |entry: &Entry, put: &mut dyn FnMut(&[u8], Entry)| {
+            let stat = if self.racy(entry) { IndexStat::default() } else { entry.stat };
+            put(self.path(entry), Entry { stat, ..*entry });
+        };
+        for (path, change) in changes {
+            while let Some(entry) = known.next_if(|entry| self.path(entry) < *path) {
+                keep(entry, &mut put);
+            }
+            let old = known.next_if(|entry| self.path(entry) == *path);
+            if let Some((item, stat)) = change {
+                let flags = old.map_or(0, |old| old.flags & ASSUME_VALID);
+                let extended = old.map_or(0, |old| old.extended & SKIP_WORKTREE);
+                put(path, Entry { stat: *stat, mode: item.mode, id: item.id, flags, extended, name: (0, 0), at: 0 });
+            }
+        }
+        for entry in known {
+            keep(entry, &mut put);
+        }
+        Self { bytes: Vec::new(), names, entries, end: 0, kept: Vec::new(), checksum: self.checksum, mtime }
     }
 
     fn finish(&self, mut bytes: Vec<u8>) -> Vec<u8> {
@@ -459,6 +479,9 @@ impl IndexFile {
         bytes
     }
 }
+
+/// A path that changes: what it is afterwards, nothing where it is gone.
+pub(crate) type Change<'p> = (&'p [u8], Option<(Item, IndexStat)>);
 
 /// An entry of an index that is to be written, at stage 0.
 #[derive(Debug, Clone)]
@@ -470,21 +493,6 @@ pub(crate) struct NewEntry {
     pub(crate) assume_valid: bool,
     pub(crate) skip_worktree: bool,
     pub(crate) intent_to_add: bool,
-}
-
-impl NewEntry {
-    /// An entry of `index` as it is.
-    pub(crate) fn of(index: &IndexFile, entry: &Entry) -> Self {
-        Self {
-            path: index.path(entry).to_vec(),
-            mode: entry.mode,
-            id: entry.id,
-            stat: entry.stat,
-            assume_valid: entry.assume_valid(),
-            skip_worktree: entry.skip_worktree(),
-            intent_to_add: entry.intent_to_add(),
-        }
-    }
 }
 
 /// The time now, in seconds and nanoseconds.

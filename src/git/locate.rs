@@ -57,7 +57,7 @@ impl Repo {
 impl Quarantine {
     /// The tree of a commit that is in the repository or here.
     pub(crate) fn tree_of(&self, commit: Oid) -> Result<Oid, GitError> {
-        let found = self.repository().find_commit(commit).act(|| format!("cannot read commit {commit}"))?;
+        let found = self.repository()?.find_commit(commit).act(|| format!("cannot read commit {commit}"))?;
         Ok(found.tree_id())
     }
 }

@@ -1,6 +1,8 @@
 //! The one door to git: repositories, the worktree registry, the index file, objects, refs,
 //! identity and the git program. Nothing outside this room names `git2`.
 
+pub(crate) mod blobs;
+pub(crate) mod cache_tree;
 pub(crate) mod identity;
 pub(crate) mod index_file;
 pub(crate) mod local;
@@ -8,6 +10,7 @@ mod locate;
 pub(crate) mod merge_file;
 pub(crate) mod modules;
 pub(crate) mod nested;
+pub(crate) mod pack;
 pub(crate) mod program;
 pub(crate) mod quarantine;
 pub(crate) mod refs;
@@ -37,12 +40,14 @@ pub(crate) enum GitError {
     Held(PathBuf),
     #[error("this build can't read {what}")]
     Format { what: String },
+    #[error("the object {id} of {} is missing from the repository; git fsck says what else is", show(path))]
+    Missing { id: Oid, path: PathBuf },
     #[error(transparent)]
     Stopped(#[from] Stop),
 }
 
 impl GitError {
-    pub(crate) fn io(act: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(act: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Io { act, path, source }
     }

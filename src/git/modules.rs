@@ -243,8 +243,8 @@ pub(crate) struct Module {
 }
 
 impl Objects for Module {
-    fn store(&self) -> &Repository {
-        &self.library
+    fn store(&self) -> Result<&Repository, GitError> {
+        Ok(&self.library)
     }
 }
 

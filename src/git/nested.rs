@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
+use super::Oid;
+
 /// The largest `.git` file that git reads.
 const GIT_FILE_LIMIT: u64 = 1 << 20;
 /// What git reads of a HEAD.
@@ -34,6 +36,14 @@ pub(crate) fn is_repository(directory: &Path) -> bool {
 /// it holds, and fails.
 pub(crate) fn leads_nowhere(directory: &Path) -> bool {
     fs::symlink_metadata(directory.join(".git")).is_ok() && !is_repository(directory)
+}
+
+/// The commit that the repository at `directory` has checked out; `None` without one, or where git has to
+/// say what is wrong.
+pub(crate) fn head_of(directory: &Path) -> Option<Oid> {
+    let flags = git2::RepositoryOpenFlags::NO_SEARCH;
+    let repository = git2::Repository::open_ext(directory, flags, &[] as &[&Path]).ok()?;
+    repository.refname_to_id("HEAD").ok()
 }
 
 fn is_git_directory(directory: &Path) -> bool {

@@ -1,20 +1,25 @@
 //! Objects that are not in the repository yet.
 //!
 //! A quarantine is a small bare repository whose object store borrows from the real one. What an
-//! operation makes goes there, by the library and by the git program alike; it is moved into the
-//! real store when a ref is about to name it, and vanishes without a trace otherwise.
+//! operation makes goes there, into one pack by this process, as loose objects by the git program; it
+//! is moved into the real store as one pack when a ref is about to name it, and vanishes without a
+//! trace otherwise.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use git2::{ObjectType, Oid, Repository, Signature};
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use git2::{Oid, Repository, Signature};
 
+use super::blobs::BlobStore;
+use super::pack::{Kind, Pack, Packer, copy_loose, name_of};
 use super::program::Git;
 use super::repository::Repo;
-use super::tree::Item;
 use super::{Act, GitError};
 use crate::control::Control;
 use crate::files::lock::{Hold, Lock, lock};
@@ -30,12 +35,16 @@ pub(crate) struct Quarantine {
     root: PathBuf,
     real: PathBuf,
     repository: Repository,
+    pack: Arc<Pack>,
+    /// Files that keep packs of ours from a gc until a ref names their objects.
+    keeps: RefCell<Vec<PathBuf>>,
 }
 
-/// Where git programs put their objects: a handle on a [`Quarantine`] that can go to another thread.
-#[derive(Debug, Clone)]
+/// A handle on a [`Quarantine`] that can go to another thread.
+#[derive(Clone)]
 pub(crate) struct Store {
     root: PathBuf,
+    pack: Arc<Pack>,
 }
 
 impl Store {
@@ -45,164 +54,19 @@ impl Store {
         git.with("GIT_OBJECT_DIRECTORY", self.root.join("objects"))
     }
 
-    /// Opens the store for writing from this thread.
-    pub(crate) fn open(&self) -> Result<BlobStore, GitError> {
-        let repository = Repository::open_bare(&self.root).act(|| "cannot open the object quarantine".to_owned())?;
-        Ok(BlobStore { repository })
+    /// The store, for writing from one thread.
+    pub(crate) fn open(&self) -> BlobStore {
+        BlobStore::new(self.root.clone(), self.pack.clone())
     }
 
     /// A directory for temporary files that goes with the quarantine.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
-}
 
-/// A quarantine that blobs and trees are written to. What the real store has is not written again.
-pub(crate) struct BlobStore {
-    repository: Repository,
-}
-
-/// Why a file could not be stored.
-pub(crate) enum StoreError {
-    Read(io::Error),
-    Git(GitError),
-}
-
-impl StoreError {
-    /// Names the file that could not be read.
-    pub(crate) fn reading(self, path: &Path) -> GitError {
-        match self {
-            Self::Read(error) => GitError::io("cannot read", path)(error),
-            Self::Git(error) => error,
-        }
-    }
-}
-
-impl BlobStore {
-    /// Files up to this size are read in one piece.
-    const PIECE: u64 = 4 * 1024 * 1024;
-
-    pub(crate) fn write(&self, content: &[u8]) -> Result<Oid, GitError> {
-        self.repository.blob(content).map_err(|error| self.failure(error, content.len() as u64))
-    }
-
-    /// The library does not say that the disk is full.
-    fn failure(&self, source: git2::Error, size: u64) -> GitError {
-        let root = self.repository.path();
-        let needed = size + 64 * 1024;
-        if rustix::fs::statvfs(root).is_ok_and(|s| s.f_bavail.saturating_mul(s.f_frsize) < needed) {
-            return GitError::io("cannot write to", root)(io::ErrorKind::StorageFull.into());
-        }
-        GitError::Library { act: "cannot write a blob".to_owned(), source }
-    }
-
-    /// Stores a file of `size` bytes; `None` if it turns out to hold more or less.
-    pub(crate) fn write_file(&self, mut file: File, size: u64, control: &Control) -> Result<Option<Oid>, StoreError> {
-        if size <= Self::PIECE {
-            let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
-            file.read_to_end(&mut content).map_err(StoreError::Read)?;
-            if content.len() as u64 != size {
-                return Ok(None);
-            }
-            return self.write(&content).map(Some).map_err(StoreError::Git);
-        }
-        let git = |e| StoreError::Git(self.failure(e, size));
-        let odb = self.repository.odb().map_err(git)?;
-        let length = usize::try_from(size).map_err(|_| StoreError::Read(io::ErrorKind::FileTooLarge.into()))?;
-        let mut writer = odb.writer(length, ObjectType::Blob).map_err(git)?;
-        let mut piece = vec![0; 1024 * 1024];
-        let mut left = size;
-        loop {
-            control.check().map_err(|stop| StoreError::Git(stop.into()))?;
-            let read = file.read(&mut piece).map_err(StoreError::Read)?;
-            if read == 0 {
-                break;
-            }
-            if read as u64 > left {
-                return Ok(None);
-            }
-            left -= read as u64;
-            writer
-                .write_all(&piece[..read])
-                .map_err(|e| StoreError::Git(GitError::io("cannot write a blob to", self.repository.path())(e)))?;
-        }
-        if left > 0 {
-            return Ok(None);
-        }
-        writer.finalize().map(Some).map_err(git)
-    }
-
-    /// Writes a tree of these entries, in whatever order.
-    pub(crate) fn write_tree(&self, mut items: Vec<(&[u8], Item)>) -> Result<Oid, GitError> {
-        // Directories are sorted as if their names ended in a slash.
-        let end = |item: &Item| if item.mode == super::tree::MODE_TREE { &b"/"[..] } else { b"" };
-        items.sort_by(|(a, one), (b, two)| a.iter().chain(end(one)).cmp(b.iter().chain(end(two))));
-        let mut content = Vec::with_capacity(items.len() * 48);
-        for (name, item) in items {
-            content.extend_from_slice(format!("{:o} ", item.mode).as_bytes());
-            content.extend_from_slice(name);
-            content.push(0);
-            content.extend_from_slice(item.id.as_bytes());
-        }
-        let act = || "cannot write a tree".to_owned();
-        self.repository.odb().act(act)?.write(ObjectType::Tree, &content).act(act)
-    }
-
-    /// The tree that `baseline` becomes with these files changed, or gone where `None`.
-    pub(crate) fn updated_tree(&self, baseline: Oid, changes: &[(&[u8], Option<Item>)]) -> Result<Oid, GitError> {
-        let act = || "cannot write a tree".to_owned();
-        let root = if baseline == super::tree::empty_tree()? { None } else { Some(baseline) };
-        let mut sorted: Vec<(&[u8], Option<Item>)> = changes.to_vec();
-        sorted.sort_by(|a, b| a.0.cmp(b.0));
-        let updated = self.update(root, &sorted, 0)?;
-        match updated {
-            Some(tree) => Ok(tree),
-            None => self.repository.treebuilder(None).act(act)?.write().act(act),
-        }
-    }
-
-    /// One level: `changes` all lie below it, their names start at `skip`. `None` where nothing is left.
-    fn update(
-        &self,
-        tree: Option<Oid>,
-        changes: &[(&[u8], Option<Item>)],
-        skip: usize,
-    ) -> Result<Option<Oid>, GitError> {
-        let act = || "cannot write a tree".to_owned();
-        let old = tree.map(|id| self.repository.find_tree(id)).transpose().act(act)?;
-        let mut builder = self.repository.treebuilder(old.as_ref()).act(act)?;
-        let mut at = 0;
-        let mut inserted: &[u8] = b"";
-        while at < changes.len() {
-            let (path, new) = changes[at];
-            let rest = &path[skip..];
-            let slash = rest.iter().position(|b| *b == b'/');
-            let name = &rest[..slash.unwrap_or(rest.len())];
-            let file = std::ffi::OsStr::from_bytes(name);
-            let item = if slash.is_some() {
-                let below = &path[..=skip + name.len()];
-                let end = at + changes[at..].iter().take_while(|(p, _)| p.starts_with(below)).count();
-                let found = builder.get(file).act(act)?;
-                let inner = found.filter(|e| e.filemode_raw() == 0o040_000).map(|e| e.id());
-                let updated = self.update(inner, &changes[at..end], skip + name.len() + 1)?;
-                at = end;
-                updated.map(|id| Item { mode: super::tree::MODE_TREE, id })
-            } else {
-                at += 1;
-                inserted = if new.is_some() { name } else { b"" };
-                new
-            };
-            match item {
-                Some(item) => {
-                    builder.insert(file, item.id, item.mode.cast_signed()).act(act)?;
-                }
-                // A file took the place of the directory whose files are gone.
-                None if slash.is_some() && inserted == name => {}
-                None if builder.get(file).act(act)?.is_some() => builder.remove(file).act(act)?,
-                None => {}
-            }
-        }
-        if builder.is_empty() { Ok(None) } else { builder.write().map(Some).act(act) }
+    /// Whether git wrote this object here.
+    pub(crate) fn has_loose(&self, id: Oid) -> bool {
+        loose(&self.root.join("objects"), id).exists()
     }
 }
 
@@ -210,6 +74,7 @@ impl Quarantine {
     /// A fresh quarantine for `repo`, inside its common git directory.
     pub(crate) fn new(repo: &Repo) -> Result<Self, GitError> {
         let common = repo.common_dir();
+        forget_keeps(common);
         let directory = tempfile::Builder::new()
             .prefix(&format!("{OBJECTS}{}-", Owner::this().tag()))
             .tempdir_in(common)
@@ -226,24 +91,29 @@ impl Quarantine {
         };
         make().map_err(GitError::io("cannot write to", &root))?;
         let repository = Repository::open_bare(&root).act(|| "cannot open the object quarantine".to_owned())?;
-        let real = common.join("objects");
         let held = lock(&root, Hold::Exclusive, Some(Duration::ZERO), &Control::new()).unwrap_or_default();
-        Ok(Self { directory: Some(directory), _held: held, root, real, repository })
+        let (real, pack) = (common.join("objects"), Arc::new(Pack::new(root.join("objects/pack"))));
+        Ok(Self { directory: Some(directory), _held: held, root, real, repository, pack, keeps: RefCell::default() })
     }
 
     /// The library's view: everything of the real store and of the quarantine.
-    pub(super) fn repository(&self) -> &Repository {
-        &self.repository
+    pub(super) fn repository(&self) -> Result<&Repository, GitError> {
+        if self.pack.seal()? {
+            let act = || "cannot read the object quarantine".to_owned();
+            self.repository.odb().act(act)?.refresh().act(act)?;
+        }
+        Ok(&self.repository)
     }
 
     /// Lets `git` read from and write to the quarantine.
-    pub(crate) fn enter(&self, git: Git) -> Git {
-        self.store().enter(git)
+    pub(crate) fn enter(&self, git: Git) -> Result<Git, GitError> {
+        self.pack.seal()?;
+        Ok(self.store().enter(git))
     }
 
     /// A handle for other threads.
     pub(crate) fn store(&self) -> Store {
-        Store { root: self.root.clone() }
+        Store { root: self.root.clone(), pack: self.pack.clone() }
     }
 
     /// Writes a commit and returns its id.
@@ -255,10 +125,7 @@ impl Quarantine {
         author: &Signature<'_>,
         committer: &Signature<'_>,
     ) -> Result<Oid, GitError> {
-        let act = || "cannot write a commit".to_owned();
-        let odb = self.repository.odb().act(act)?;
-        odb.refresh().act(act)?;
-        let tree = self.repository.find_tree(tree).act(act)?;
+        let tree = self.repository()?.find_tree(tree).act(|| "cannot write a commit".to_owned())?;
         // Parents may be commits that a shallow repository does not have in full: only ids count.
         let mut text = format!("tree {}\n", tree.id()).into_bytes();
         for parent in parents {
@@ -279,14 +146,78 @@ impl Quarantine {
         text.push(b'\n');
         text.extend_from_slice(message.trim_end().as_bytes());
         text.push(b'\n');
-        odb.write(ObjectType::Commit, &text).act(act)
+        self.write_loose(Kind::Commit, "commit", &text)
+    }
+
+    /// Writes an object that is there at once and can be taken back, also where the real store has it.
+    fn write_loose(&self, kind: Kind, name: &str, content: &[u8]) -> Result<Oid, GitError> {
+        let id = name_of(kind, content)?;
+        let file = loose(&self.root.join("objects"), id);
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(file.parent().unwrap_or(&self.root))?;
+            let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
+            packed.write_all(format!("{name} {}\0", content.len()).as_bytes())?;
+            packed.write_all(content)?;
+            fs::write(&file, packed.finish()?)
+        };
+        write().map_err(GitError::io("cannot write", &file))?;
+        Ok(id)
+    }
+
+    /// Copies an object in pieces where it was made here or is a loose one; `false` where it must be read
+    /// as a whole.
+    pub(super) fn copy_big(
+        &self,
+        id: Oid,
+        out: &mut dyn Write,
+        path: &Path,
+        control: &Control,
+    ) -> Result<bool, GitError> {
+        Ok(self.pack.copy_out(id, out, path, control)?
+            || copy_loose(&loose(&self.root.join("objects"), id), out, path, control)?
+            || copy_loose(&loose(&self.real, id), out, path, control)?)
+    }
+
+    /// Brings along what a tree holds beyond the trees `known`, which something names: git does not
+    /// write what it finds in the repository, and a gc may be about to drop that.
+    pub(crate) fn hold(&self, tree: Oid, known: &[Oid]) -> Result<(), GitError> {
+        let (store, blobs) = (self.store(), self.store().open());
+        self.hold_below(Some(tree), &known.iter().copied().map(Some).collect::<Vec<_>>(), &store, &blobs)
+    }
+
+    fn hold_below(
+        &self,
+        tree: Option<Oid>,
+        known: &[Option<Oid>],
+        store: &Store,
+        blobs: &BlobStore,
+    ) -> Result<(), GitError> {
+        let Some(id) = tree.filter(|_| !known.contains(&tree)) else { return Ok(()) };
+        let read = |id: Oid| self.repository()?.find_tree(id).act(|| format!("cannot read tree {id}"));
+        let others: Vec<_> = known.iter().flatten().filter_map(|id| read(*id).ok()).collect();
+        let tree = read(id)?;
+        blobs.hold(id, |id| store.has_loose(id))?;
+        for entry in &tree {
+            let same: Vec<Option<Oid>> = others
+                .iter()
+                .map(|other| Some(other.iter().find(|known| known.name_bytes() == entry.name_bytes())?.id()))
+                .collect();
+            if same.contains(&Some(entry.id())) {
+                continue;
+            }
+            match entry.kind() {
+                Some(git2::ObjectType::Tree) => self.hold_below(Some(entry.id()), &same, store, blobs)?,
+                Some(git2::ObjectType::Blob) => blobs.hold(entry.id(), |id| store.has_loose(id))?,
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Takes commits back out that only served a question to git.
     pub(crate) fn discard(&self, ids: &[Oid]) -> Result<(), GitError> {
         for id in ids {
-            let name = id.to_string();
-            let file = self.root.join("objects").join(&name[..2]).join(&name[2..]);
+            let file = loose(&self.root.join("objects"), *id);
             match fs::remove_file(&file) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(GitError::io("cannot remove", &file)(error));
@@ -297,91 +228,85 @@ impl Quarantine {
         Ok(())
     }
 
-    /// From so many loose objects on one pack is written instead: two files to sync.
-    const WORTH_A_PACK: usize = 16;
-
-    /// Writes loose objects of the quarantine into the real store as one pack, synced.
-    fn pack(&self, loose: &[PathBuf]) -> Result<(), GitError> {
-        let act = || "cannot write a pack".to_owned();
-        let mut builder = self.repository.packbuilder().act(act)?;
-        builder.set_threads(1);
-        for inside in loose {
-            let name: String = inside.to_string_lossy().chars().filter(|c| *c != '/').collect();
-            builder.insert_object(Oid::from_str(&name).act(act)?, None).act(act)?;
+    /// Moves every object into the real store as a pack, contents synced before names; the quarantine
+    /// is empty afterwards. As long as it lives no gc takes the pack: let a ref name its objects first.
+    pub(crate) fn release(&self) -> Result<(), GitError> {
+        let inside = self.root.join("objects");
+        self.pack_loose(&inside)?;
+        let mut packs: Vec<(PathBuf, PathBuf)> = self.pack.finish()?.into_iter().collect();
+        // What git found too big for loose objects it has put in packs of its own.
+        let read = |directory: &Path| fs::read_dir(directory)?.map(|e| Ok(e?.path())).collect::<io::Result<Vec<_>>>();
+        let found = read(&inside.join("pack")).map_err(GitError::io("cannot read", &inside))?;
+        for index in found.into_iter().filter(|path| path.extension().is_some_and(|e| e == "idx")) {
+            let pack = index.with_extension("pack");
+            if packs.iter().all(|(known, _)| *known != pack) {
+                for file in [&pack, &index] {
+                    sync(file)?;
+                }
+                packs.push((pack, index));
+            }
         }
         let target = self.real.join("pack");
-        let synced =
-            |file: &Path| File::open(file).and_then(|f| f.sync_all()).map_err(GitError::io("cannot sync", file));
-        let made = tempfile::Builder::new().prefix("tmp_isofold_").tempdir_in(&self.root);
-        let made = made.map_err(GitError::io("cannot write to", &self.root))?;
-        builder.write(made.path(), 0).act(act)?;
-        let mut files: Vec<PathBuf> = Vec::new();
-        for entry in fs::read_dir(made.path()).map_err(GitError::io("cannot read", made.path()))? {
-            files.push(entry.map_err(GitError::io("cannot read", made.path()))?.path());
+        for (pack, index) in &packs {
+            self.keep(&target, pack)?;
+            // An index names its pack: it comes last.
+            for file in [pack, index] {
+                let to = target.join(file.file_name().unwrap_or_default());
+                let _ = file.metadata().map(|meta| {
+                    let mut rights = meta.permissions();
+                    rights.set_readonly(true);
+                    fs::set_permissions(file, rights)
+                });
+                let moved = match fs::rename(file, &to) {
+                    Err(e) if e.kind() == io::ErrorKind::CrossesDevices => copy_in(file, &to),
+                    other => other,
+                };
+                moved.map_err(GitError::io("cannot write the pack", &to))?;
+            }
         }
-        // An index names its pack: it comes last.
-        files.sort_by_key(|path| path.extension().is_some_and(|e| e == "idx"));
-        for file in &files {
-            synced(file)?;
-            let to = target.join(file.file_name().unwrap_or_default());
-            let moved = match fs::rename(file, &to) {
-                Err(e) if e.kind() == io::ErrorKind::CrossesDevices => copy_in(file, &to),
-                other => other,
-            };
-            moved.map_err(GitError::io("cannot write the pack", &to))?;
-        }
-        synced(&target)
+        if packs.is_empty() { Ok(()) } else { sync(&target) }
     }
 
-    /// Moves every object into the real store, contents synced before names; the quarantine is
-    /// empty afterwards. Objects that are there already are left as they are.
-    pub(crate) fn release(&self) -> Result<(), GitError> {
-        let objects = self.root.join("objects");
-        let mut loose = Vec::new();
-        let mut packs = Vec::new();
-        for entry in walkdir::WalkDir::new(&objects) {
-            let entry =
-                entry.map_err(|e| GitError::Io { act: "cannot read", path: objects.clone(), source: e.into() })?;
-            let inside = entry.path().strip_prefix(&objects).unwrap_or(entry.path()).to_owned();
-            if !entry.file_type().is_file() || inside.starts_with("info") {
+    /// Puts the loose objects that git left here into the pack.
+    fn pack_loose(&self, inside: &Path) -> Result<(), GitError> {
+        let (mut packer, control) = (Packer::new(), Control::new());
+        let read = |path: &Path| fs::read_dir(path).map_err(GitError::io("cannot read", path));
+        for directory in read(inside)? {
+            let directory = directory.map_err(GitError::io("cannot read", inside))?;
+            let first = directory.file_name().to_string_lossy().into_owned();
+            if first.len() != 2 {
                 continue;
             }
-            if inside.starts_with("pack") { packs.push(inside) } else { loose.push(inside) }
+            for file in read(&directory.path())? {
+                let file = file.map_err(GitError::io("cannot read", inside))?;
+                let Ok(id) = Oid::from_str(&(first.clone() + &file.file_name().to_string_lossy())) else { continue };
+                self.pack.add_loose(&mut packer, id, &file.path(), &control)?;
+                fs::remove_file(file.path()).map_err(GitError::io("cannot remove", &file.path()))?;
+            }
         }
-        if loose.len() >= Self::WORTH_A_PACK {
-            self.pack(&loose)?;
-            loose.clear();
-        }
-        // An index names its pack: it comes last.
-        packs.sort_by_key(|path| path.extension().is_some_and(|e| e == "idx"));
-        let mut directories = std::collections::BTreeSet::new();
-        for inside in loose.iter().chain(&packs) {
-            let (from, to) = (objects.join(inside), self.real.join(inside));
-            let mut moved = || -> io::Result<()> {
-                if to.exists() {
-                    return fs::remove_file(&from);
-                }
-                fs::File::open(&from)?.sync_data()?;
-                let parent = to.parent().unwrap_or(&self.real);
-                fs::create_dir_all(parent)?;
-                directories.insert(parent.to_owned());
-                match fs::rename(&from, &to) {
-                    Err(e) if e.kind() == io::ErrorKind::CrossesDevices => copy_in(&from, &to),
-                    other => other,
-                }
-            };
-            moved().map_err(GitError::io("cannot write the object", &to))?;
-        }
-        for directory in &directories {
-            let synced = fs::File::open(directory).and_then(|d| d.sync_all());
-            synced.map_err(GitError::io("cannot sync", directory))?;
-        }
+        Ok(())
+    }
+
+    /// Keeps a pack that is about to come from every gc.
+    fn keep(&self, target: &Path, pack: &Path) -> Result<(), GitError> {
+        let keep = target.join(pack.file_name().unwrap_or_default()).with_extension("keep");
+        let mut text = self.root.file_name().unwrap_or_default().as_encoded_bytes().to_vec();
+        text.push(b'\n');
+        let made = File::options().write(true).create_new(true).open(&keep);
+        let made = made.and_then(|mut file| file.write_all(&text));
+        made.map_err(GitError::io("cannot write", &keep))?;
+        self.keeps.borrow_mut().push(keep);
         Ok(())
     }
 }
 
 impl Drop for Quarantine {
     fn drop(&mut self) {
+        for keep in self.keeps.borrow_mut().drain(..) {
+            if let Err(error) = fs::remove_file(&keep) {
+                tracing::warn!(%error, "a pack stays out of gc");
+            }
+        }
         if let Some(directory) = self.directory.take() {
             // Read-only object files do not stop the removal of the directories that hold them.
             if let Err(error) = directory.close() {
@@ -389,6 +314,29 @@ impl Drop for Quarantine {
             }
         }
     }
+}
+
+/// Removes what keeps packs of quarantines that are gone: their process was killed.
+fn forget_keeps(common: &Path) {
+    let Ok(files) = fs::read_dir(common.join("objects/pack")) else { return };
+    for keep in files.filter_map(|file| Some(file.ok()?.path())).filter(|p| p.extension().is_some_and(|e| e == "keep"))
+    {
+        let Ok(text) = fs::read_to_string(&keep) else { continue };
+        let name = text.trim_end();
+        if name.starts_with(OBJECTS) && !name.contains('/') && !common.join(name).exists() {
+            let _ = fs::remove_file(&keep);
+        }
+    }
+}
+
+/// Where the loose object `id` of a store is.
+fn loose(objects: &Path, id: Oid) -> PathBuf {
+    let name = id.to_string();
+    objects.join(&name[..2]).join(&name[2..])
+}
+
+fn sync(file: &Path) -> Result<(), GitError> {
+    File::open(file).and_then(|f| f.sync_all()).map_err(GitError::io("cannot sync", file))
 }
 
 /// A copy under another name first: a reader never sees half an object.

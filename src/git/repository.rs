@@ -1,5 +1,6 @@
 //! A repository seen from one of its work trees.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -343,10 +344,7 @@ pub(crate) fn ignore_files(repo: &Repo) -> Result<Option<Vec<PathBuf>>, GitError
         Ok(path) if path.as_os_str().is_empty() => {}
         Ok(path) => files.push(repo.work_dir().join(path)),
         Err(error) if error.code() == ErrorCode::NotFound => {
-            // git's own default (gitignore(5)).
-            let home = std::env::var_os("XDG_CONFIG_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
-            let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
-            files.extend(home.map(|home| home.join("git/ignore")));
+            files.extend(home_file("ignore"));
         }
         Err(error) => return Err(error).act(act),
     }
@@ -369,16 +367,7 @@ pub(crate) fn plain_content(repo: &Repo) -> Result<bool, GitError> {
     }
     let act = || "cannot read the configuration".to_owned();
     let config = repo.library.config().act(act)?.snapshot().act(act)?;
-    let keys = [
-        "core.autocrlf",
-        "core.eol",
-        "core.attributesFile",
-        "core.symlinks",
-        "core.checkRoundtripEncoding",
-        // What names are refused is git's to say then.
-        "core.protectHFS",
-        "core.protectNTFS",
-    ];
+    let keys = ["core.autocrlf", "core.eol", "core.attributesFile", "core.symlinks", "core.checkRoundtripEncoding"];
     for key in keys {
         match config.get_entry(key) {
             Err(error) if error.code() == ErrorCode::NotFound => {}
@@ -388,13 +377,93 @@ pub(crate) fn plain_content(repo: &Repo) -> Result<bool, GitError> {
             Ok(_) => return Ok(false),
         }
     }
+    let mut files = vec![repo.common_dir().join("info/attributes")];
+    files.extend(home_file("attributes"));
+    Ok(files.iter().all(|file| fs::symlink_metadata(file).is_err()) && !has_system_attributes())
+}
+
+/// A user's file of git's, where no setting names another (gitignore(5), gitattributes(5)).
+fn home_file(name: &str) -> Option<PathBuf> {
     let home = std::env::var_os("XDG_CONFIG_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
-    let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
-    let mut files = vec![repo.common_dir().join("info/attributes"), PathBuf::from("/etc/gitattributes")];
-    files.extend(home.map(|home| home.join("git/attributes")));
-    // A git of another prefix has its system-wide files elsewhere.
-    files.extend(["/usr/local/etc/gitattributes", "/opt/homebrew/etc/gitattributes"].map(PathBuf::from));
-    Ok(files.iter().all(|file| fs::symlink_metadata(file).is_err()))
+    let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))?;
+    Some(home.join("git").join(name))
+}
+
+/// Whether git is told not to read the configuration of the whole machine; the library reads it.
+fn without_system() -> bool {
+    let value = std::env::var("GIT_CONFIG_NOSYSTEM").unwrap_or_default().to_ascii_lowercase();
+    !["", "0", "false", "no", "off"].contains(&value.as_str())
+}
+
+/// Whether there are attributes for the whole machine. A git of another prefix has them elsewhere, so
+/// which of them counts is git's to say.
+fn has_system_attributes() -> bool {
+    let files = ["/etc/gitattributes", "/usr/local/etc/gitattributes", "/opt/homebrew/etc/gitattributes"];
+    files.iter().any(|file| fs::symlink_metadata(file).is_ok())
+}
+
+/// What decides, beside the attributes files of a work tree, how content becomes a blob.
+#[derive(Debug, Clone)]
+pub(crate) struct Content {
+    /// `core.autocrlf`, as `true` or `input`.
+    pub(crate) autocrlf: bool,
+    /// `core.safecrlf` is `true`.
+    pub(crate) safecrlf: bool,
+    /// The names of configured filters.
+    pub(crate) filters: BTreeSet<Vec<u8>>,
+    /// `info/attributes`, which comes before all other attributes files.
+    pub(crate) info: PathBuf,
+    /// `core.attributesFile`, which comes after them.
+    pub(crate) global: Option<PathBuf>,
+}
+
+/// Reads how content becomes a blob; `None` where only git knows.
+pub(crate) fn content(repo: &Repo) -> Result<Option<Content>, GitError> {
+    let outside = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].iter().any(|name| std::env::var_os(name).is_some());
+    if outside || has_system_attributes() {
+        return Ok(None);
+    }
+    let act = || "cannot read the configuration".to_owned();
+    let config = repo.library.config().act(act)?.snapshot().act(act)?;
+    // What names are refused, and where attributes are read from, is git's to say then.
+    let counts = |level: git2::ConfigLevel| level != git2::ConfigLevel::System || !without_system();
+    let is_set = |key: &str| match config.get_entry(key) {
+        Ok(entry) => counts(entry.level()),
+        Err(error) => error.code() != ErrorCode::NotFound,
+    };
+    if ["core.protectHFS", "core.protectNTFS", "attr.tree"].into_iter().any(is_set) {
+        return Ok(None);
+    }
+    // A boolean, or the word that stands for `with`; git refuses all else.
+    let read = |key: &str, default: bool, word: Option<(&str, bool)>| match config.get_string(key) {
+        _ if !is_set(key) => Some(default),
+        Ok(value) if word.is_some_and(|(word, _)| value.eq_ignore_ascii_case(word)) => word.map(|(_, with)| with),
+        _ => config.get_bool(key).ok(),
+    };
+    let symlinks = read("core.symlinks", true, None);
+    let autocrlf = read("core.autocrlf", false, Some(("input", true)));
+    let safecrlf = read("core.safecrlf", false, Some(("warn", false)));
+    let (Some(true), Some(autocrlf), Some(safecrlf)) = (symlinks, autocrlf, safecrlf) else { return Ok(None) };
+    let mut filters = BTreeSet::new();
+    let mut entries = config.entries(Some("^filter\\.")).act(act)?;
+    while let Some(entry) = entries.next() {
+        let entry = entry.act(act)?;
+        if !counts(entry.level()) {
+            continue;
+        }
+        let name = &entry.name_bytes()["filter.".len()..];
+        if let Some(dot) = name.iter().rposition(|b| *b == b'.') {
+            filters.insert(name[..dot].to_vec());
+        }
+    }
+    let global = match config.get_path("core.attributesFile") {
+        _ if !is_set("core.attributesFile") => home_file("attributes"),
+        Ok(path) if path.as_os_str().is_empty() => None,
+        Ok(path) => Some(repo.work_dir().join(path)),
+        Err(_) => return Ok(None),
+    };
+    let info = repo.common_dir().join("info/attributes");
+    Ok(Some(Content { autocrlf, safecrlf, filters, info, global }))
 }
 
 /// Whether the system-wide configuration has a setting that a snapshot goes by.

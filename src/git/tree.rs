@@ -1,10 +1,16 @@
 //! Trees: what they list, what differs between two of them, and what stands at one path.
 
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
 use git2::{ObjectType, Odb, OdbObject, Repository};
 
+use super::pack::{Kind, Naming, name_of};
 use super::quarantine::Quarantine;
 use super::repository::Repo;
 use super::{Act, GitError, Oid};
+use crate::control::Control;
 
 /// Mode and id of a tree's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,26 +39,32 @@ pub(crate) struct Change {
 /// Something that objects can be read from.
 pub(crate) trait Objects {
     #[doc(hidden)]
-    fn store(&self) -> &Repository;
+    fn store(&self) -> Result<&Repository, GitError>;
 
     /// The files (never trees) that differ between two trees, in path order of bytes.
     fn changes(&self, old: Oid, new: Oid) -> Result<Vec<Change>, GitError> {
         let mut changes = Vec::new();
-        descend(self.store(), Some(old), Some(new), &mut Vec::new(), &mut changes)?;
+        descend(self.store()?, Some(old), Some(new), &mut Vec::new(), &mut changes)?;
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(changes)
     }
 
     /// A reader of whole trees.
     fn trees(&self) -> Result<Trees<'_>, GitError> {
-        let odb = self.store().odb().act(|| "cannot open the object store".to_owned())?;
+        let odb = self.store()?.odb().act(|| "cannot open the object store".to_owned())?;
         Ok(Trees { odb })
     }
 
     /// The content of a blob.
     fn blob(&self, id: Oid) -> Result<Vec<u8>, GitError> {
-        let blob = self.store().find_blob(id).act(|| format!("cannot read blob {id}"))?;
+        let blob = self.store()?.find_blob(id).act(|| format!("cannot read blob {id}"))?;
         Ok(blob.content().to_vec())
+    }
+
+    /// Writes the content of a blob to `out`, whose path is `path`; in pieces where that can be.
+    fn copy_blob(&self, id: Oid, out: &mut dyn Write, path: &Path, control: &Control) -> Result<(), GitError> {
+        control.check()?;
+        out.write_all(&self.blob(id)?).map_err(GitError::io("cannot write", path))
     }
 
     /// Mode and id of `path` in `tree`; a directory counts too.
@@ -63,7 +75,7 @@ pub(crate) trait Objects {
             if at.mode != MODE_TREE {
                 return Ok(None);
             }
-            let tree = self.store().find_tree(at.id).act(act)?;
+            let tree = self.store()?.find_tree(at.id).act(act)?;
             let found = tree.iter().find(|entry| entry.name_bytes() == name);
             match found {
                 Some(entry) => at = Item { mode: mode_of(entry.filemode_raw()), id: entry.id() },
@@ -75,25 +87,49 @@ pub(crate) trait Objects {
 }
 
 impl Objects for Repo {
-    fn store(&self) -> &Repository {
-        self.library()
+    fn store(&self) -> Result<&Repository, GitError> {
+        Ok(self.library())
     }
 }
 
 impl Objects for Quarantine {
-    fn store(&self) -> &Repository {
+    fn store(&self) -> Result<&Repository, GitError> {
         self.repository()
+    }
+
+    fn copy_blob(&self, id: Oid, out: &mut dyn Write, path: &Path, control: &Control) -> Result<(), GitError> {
+        if self.copy_big(id, out, path, control)? {
+            return Ok(());
+        }
+        control.check()?;
+        out.write_all(&self.blob(id)?).map_err(GitError::io("cannot write", path))
     }
 }
 
 /// The id that content would have as a blob.
 pub(crate) fn hash_blob(content: &[u8]) -> Result<Oid, GitError> {
-    Oid::hash_object(ObjectType::Blob, content).act(|| "cannot hash a file".to_owned())
+    name_of(Kind::Blob, content)
+}
+
+/// The id that a file would have as a blob as it is. One that changes meanwhile has the id of nothing.
+pub(crate) fn hash_file(path: &Path) -> Result<Oid, GitError> {
+    let hashed = || -> io::Result<Naming> {
+        let mut file = File::open(path)?;
+        let mut naming = Naming::new(Kind::Blob, file.metadata()?.len());
+        let mut piece = vec![0; 64 * 1024];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(naming),
+                length => naming.update(&piece[..length]),
+            }
+        }
+    };
+    hashed().map_err(GitError::io("cannot read", path))?.finish()
 }
 
 /// The id of a tree without entries.
 pub(crate) fn empty_tree() -> Result<Oid, GitError> {
-    Oid::hash_object(ObjectType::Tree, b"").act(|| "cannot hash a tree".to_owned())
+    name_of(Kind::Tree, b"")
 }
 
 /// Reads trees as they are stored.

@@ -52,7 +52,7 @@ impl Start {
             return Ok(base);
         }
         let who = Identity::of_isofold()?;
-        let nothing = quarantine.store().open()?.updated_tree(crate::git::tree::empty_tree()?, &[])?;
+        let nothing = quarantine.store().open().updated_tree(crate::git::tree::empty_tree()?, &[])?;
         quarantine.commit(nothing, &[], NOTHING, &who.author, &who.committer)
     }
 }

@@ -141,7 +141,7 @@ impl Merge<'_> {
     /// The tree that the patch makes of its base.
     fn applied(&self, base_tree: Oid) -> Result<Oid, PatchError> {
         let Checkout { repo, quarantine, control } = self.checkout;
-        let git = quarantine.enter(repo.git());
+        let git = quarantine.enter(repo.git())?;
         let scratch = Scratch::new(quarantine, std::iter::empty())?;
         let read = ["-c", "core.splitIndex=false", "read-tree", &base_tree.to_string()];
         scratch.enter(&git).run(read, None, &control.step(STEP))?.success()?;

@@ -107,7 +107,7 @@ impl Checkout<'_> {
     /// Makes each path what it is to be, if it still is what it was: the bytes are those of the disk, no
     /// conversion has a say.
     pub(super) fn write(&self, changes: &BTreeMap<Vec<u8>, (Content, Content)>) -> Result<Landed, PatchError> {
-        let store = self.quarantine.store().open()?;
+        let store = self.quarantine.store().open();
         let mut plan = Plan::default();
         for (path, (before, after)) in changes {
             if before == after {
@@ -155,7 +155,7 @@ impl Checkout<'_> {
     fn swap(&self, plan: &Plan, index: &IndexFile, as_is: Option<&dyn Objects>) -> Result<Landed, PatchError> {
         let git = self.repo.git();
         let ground = self.ground(index, &git)?;
-        let entered = self.quarantine.enter(git.clone());
+        let entered = self.quarantine.enter(git.clone())?;
         let stage = Stage::new(&ground, plan, &entered, self.repo.git_dir(), as_is, self.control)?;
         let swap = Swap::carry_out(self.repo.work_dir(), plan, stage, self.control)?;
         let mut landed = Landed { root: self.repo.work_dir().to_owned(), ..Landed::default() };

@@ -94,7 +94,7 @@ fn one(quarantine: &Quarantine, change: &Change, there: Option<Item>) -> Result<
     }
     let (base, ours, theirs) = (quarantine.blob(old.id)?, quarantine.blob(there.id)?, quarantine.blob(new.id)?);
     let Some(merged) = merge_file::agreed(&base, &ours, &theirs)? else { return Ok(Fate::Refused) };
-    let id = quarantine.store().open()?.write(&merged)?;
+    let id = quarantine.store().open().write(&merged)?;
     Ok(Fate::Becomes(Some(Item { mode, id })))
 }
 
@@ -120,5 +120,5 @@ pub(super) fn tree_of_index(
             changes.push((path, None));
         }
     }
-    Ok(quarantine.store().open()?.updated_tree(other.1, &changes)?)
+    Ok(quarantine.store().open().updated_tree(other.1, &changes)?)
 }

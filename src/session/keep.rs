@@ -294,7 +294,7 @@ impl Keeping<'_> {
         for path in &content.ignored {
             back.push((path, self.quarantine.item_at(ours.tree, path)?));
         }
-        Ok(self.quarantine.store().open()?.updated_tree(tree, &back)?)
+        Ok(self.quarantine.store().open().updated_tree(tree, &back)?)
     }
 
     /// What the index becomes.
@@ -335,7 +335,7 @@ impl Keeping<'_> {
         })?;
         let items: Vec<(&[u8], Option<Item>)> =
             grafted.paths.iter().map(|(path, item)| (path.as_slice(), *item)).collect();
-        let tree = quarantine.store().open()?.updated_tree(onto, &items)?;
+        let tree = quarantine.store().open().updated_tree(onto, &items)?;
         let parents: Vec<Oid> = head.into_iter().collect();
         let message = self.request.message.clone().unwrap_or_else(|| format!("Session {}", self.session.name));
         let id = quarantine.commit(tree, &parents, &message, &who.author, &who.committer)?;

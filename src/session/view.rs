@@ -175,7 +175,7 @@ fn compared(
         ["diff-tree", "-r", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"];
     let (base, tree) = (base.to_string(), tree.to_string());
     let arguments = fixed.iter().chain(how).copied().chain([base.as_str(), tree.as_str()]);
-    Ok(quarantine.enter(repo.git()).run(arguments, None, control)?.success()?)
+    Ok(quarantine.enter(repo.git())?.run(arguments, None, control)?.success()?)
 }
 
 #[cfg(test)]

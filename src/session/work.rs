@@ -105,7 +105,7 @@ impl Open {
         let index = &snapshot.index;
         let paths = index.entries().iter().map(|entry| index.path(entry)).filter(|path| covered(included, path));
         let gone: Vec<(&[u8], Option<Item>)> = paths.map(|path| (path, None)).collect();
-        if gone.is_empty() { Ok(snapshot.tree) } else { quarantine.store().open()?.updated_tree(snapshot.tree, &gone) }
+        if gone.is_empty() { Ok(snapshot.tree) } else { quarantine.store().open().updated_tree(snapshot.tree, &gone) }
     }
 
     /// What came along and is no work: let in past the exclude list, or too large for the base and

@@ -11,7 +11,7 @@ use super::wildmatch::{Flags, matches};
 /// One line of an ignore file.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "git's own flags of a pattern")]
-struct Pattern {
+pub(super) struct Pattern {
     text: Vec<u8>,
     negative: bool,
     only_directories: bool,
@@ -24,7 +24,7 @@ struct Pattern {
 }
 
 impl Pattern {
-    fn parse(line: &[u8]) -> Self {
+    pub(super) fn parse(line: &[u8]) -> Self {
         let (negative, mut text) = match line.strip_prefix(b"!") {
             Some(rest) => (true, rest),
             None => (false, line),
@@ -44,7 +44,7 @@ impl Pattern {
         }
     }
 
-    fn matches(&self, base: &[u8], path: &[u8], directory: bool, casefold: bool) -> bool {
+    pub(super) fn matches(&self, base: &[u8], path: &[u8], directory: bool, casefold: bool) -> bool {
         if self.only_directories && !directory {
             return false;
         }

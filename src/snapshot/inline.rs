@@ -1,183 +1,172 @@
-//! Storing in process, for repositories in which no attribute and no setting converts content: the
-//! bytes on the disk are the blob.
+//! Storing in process: what a scan found becomes blobs and a tree, several files at a time.
+//!
+//! Only line endings are converted here ([`super::convert`]). Where a file needs more, git stores all.
 
-use std::collections::BTreeSet;
-use std::fs::File;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rustix::fs::{CWD, Mode, OFlags};
+
+use super::attributes::Attributes;
+use super::convert::{self, Endings};
+use super::read::{Found, Reader, Task};
 use super::scan::Scanned;
 use super::{Setting, Work};
 use crate::control::Control;
 use crate::files::as_path;
-use crate::git::index_file::{Entry, IndexFile, IndexStat, NewEntry};
-use crate::git::quarantine::{BlobStore, Store};
-use crate::git::tree::{Item, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_LINK};
+use crate::git::blobs::BlobStore;
+use crate::git::index_file::{Entry, IndexFile, IndexStat};
+use crate::git::nested::head_of;
+use crate::git::quarantine::Store;
+use crate::git::tree::{Item, MODE_GITLINK};
 use crate::git::{GitError, Oid};
 
-/// How often a file that changes while it is read is read again.
-const TRIES: u32 = 4;
+/// So many files a thread takes at once.
+const CHUNK: usize = 32;
+/// Nor do more threads than this help: the disk is one.
+const THREADS: usize = 8;
 
-/// What changed, path by path; `None` where the path is gone.
-type Changes = Vec<(Vec<u8>, Option<(Item, IndexStat)>)>;
+/// Path by path: what is there now, nothing where it is gone.
+type Changes<'p> = BTreeMap<&'p [u8], Option<(Item, IndexStat)>>;
 
-/// Stores what a scan found and the new paths, if all of it is of the plain kind; `None` leaves it
-/// to git.
+/// Stores what a scan found and the new paths; `None` leaves it to git.
 pub(super) fn changes(
     work: &Work<'_>,
     setting: &Setting,
-    before: &Arc<IndexFile>,
+    before: &IndexFile,
     scanned: &Scanned,
     new: &[Vec<u8>],
     store: &Store,
     control: &Control,
 ) -> Result<Option<(Oid, Arc<IndexFile>)>, GitError> {
-    let Some(baseline) = before.cached_tree() else { return Ok(None) };
-    let attributes = |path: &[u8]| path.rsplit(|b| *b == b'/').next() == Some(b".gitattributes");
-    let converted = !setting.plain
-        || new.iter().any(|path| attributes(path))
-        || before.entries().iter().any(|entry| attributes(before.path(entry)));
-    let stored = scanned.changed.iter().chain(new).map(Vec::as_slice);
-    if converted || clashes(before, scanned, new) || attributes_above(&work.place.work_dir, stored) {
+    let began = crate::git::index_file::now();
+    let blobs = store.open();
+    let mut changes: Changes<'_> = scanned.gone.iter().map(|path| (path.as_slice(), None)).collect();
+    let mut tasks = Vec::new();
+    for path in scanned.changed.iter().chain(new) {
+        let entry = before.find(path);
+        if entry.is_some_and(|entry| entry.mode == MODE_GITLINK) {
+            let Some(found) = pointer(work, path)? else { return Ok(None) };
+            changes.insert(path, Some(found));
+        } else {
+            tasks.push(Task { path, entry, endings: Endings::Kept });
+        }
+    }
+    tasks.sort_unstable_by_key(|task| task.path);
+    if !tasks.is_empty() && !endings(&mut tasks, work, setting, before, &blobs) {
         return Ok(None);
     }
-    let began = crate::git::index_file::now();
-    let blobs = store.open()?;
-    let mut changes: Changes = scanned.gone.iter().map(|path| (path.clone(), None)).collect();
-    let mut updates = changes.clone();
-    for path in scanned.changed.iter().chain(new) {
-        control.check()?;
-        let entry = before.find(path);
-        if entry.is_some_and(|entry| entry.mode == MODE_GITLINK || entry.intent_to_add()) {
-            return Ok(None);
-        }
-        let Some((item, stat)) = take(&work.place.work_dir, path, entry, setting, &blobs, control)? else {
-            return Ok(None);
+    let Some(found) = stored(&tasks, work, setting, store, control)? else { return Ok(None) };
+    changes.extend(tasks.iter().zip(found).map(|(task, found)| (task.path, Some(found))));
+    let mut updates: Vec<&[u8]> = Vec::new();
+    for (path, change) in &changes {
+        let Some((item, stat)) = change else {
+            updates.push(path);
+            continue;
         };
-        if entry.is_none_or(|entry| entry.id != item.id || entry.mode != item.mode) {
-            // Another content behind the same size and second: whether git sees it hangs on how it
-            // was built and configured.
-            let unseen = |entry: &Entry| entry.stat.mtime.0 == stat.mtime.0 && entry.stat.size == stat.size;
-            if entry.is_some_and(unseen) {
-                return Ok(None);
-            }
-            updates.push((path.clone(), Some((item, stat))));
+        let entry = before.find(path);
+        if entry.is_some_and(|entry| entry.id == item.id && entry.mode == item.mode && !entry.intent_to_add()) {
+            continue;
         }
-        changes.push((path.clone(), Some((item, stat))));
+        // Another content behind the same size and second: whether git sees it hangs on how it was
+        // built and configured.
+        let unseen =
+            |entry: &Entry| entry.stat.mtime.0 == stat.mtime.0 && entry.stat.size == stat.size && stat.size > 0;
+        if item.mode != MODE_GITLINK && entry.is_some_and(|entry| unseen(entry) && !entry.intent_to_add()) {
+            return Ok(None);
+        }
+        updates.push(path);
     }
-    let tree = if updates.is_empty() {
-        baseline
-    } else {
-        let updates: Vec<(&[u8], Option<Item>)> =
-            updates.iter().map(|(path, new)| (path.as_slice(), new.map(|(item, _)| item))).collect();
-        blobs.updated_tree(baseline, &updates)?
-    };
-    let index = updated_index(before, &changes, began)?;
+    let cache = before.cache_tree();
+    let changes: Vec<_> = changes.iter().map(|(path, change)| (*path, *change)).collect();
+    let index = before.updated(&changes, began);
+    let tree = blobs.tree_of(&index, cache.as_ref(), &updates, control)?;
     Ok(Some((tree, Arc::new(index))))
 }
 
-/// Whether an attributes file that no index knows (an ignored one) holds for any of the paths.
-pub(crate) fn attributes_above<'p>(root: &Path, paths: impl Iterator<Item = &'p [u8]>) -> bool {
-    let mut directories = BTreeSet::new();
-    for path in paths {
-        for above in as_path(path).ancestors().skip(1) {
-            if !directories.insert(above.to_owned()) {
-                break;
-            }
+/// Says of each file what becomes of its line endings; `false` where git has to convert one.
+fn endings(tasks: &mut [Task<'_>], work: &Work<'_>, setting: &Setting, before: &IndexFile, blobs: &BlobStore) -> bool {
+    let Some(content) = &setting.content else { return false };
+    let read = |id| blobs.read(id);
+    let root = &work.place.work_dir;
+    let mut attributes =
+        Attributes::new(root, before, &read, setting.casefold, &content.info, content.global.as_deref());
+    for task in tasks {
+        match convert::endings(&mut attributes, task.path, content) {
+            Some(endings) => task.endings = endings,
+            None => return false,
         }
     }
-    directories.iter().any(|directory| std::fs::symlink_metadata(root.join(directory).join(".gitattributes")).is_ok())
+    true
 }
 
-/// Whether a path is a file before and a directory after, or the other way round: git sorts that out.
-fn clashes(before: &IndexFile, scanned: &Scanned, new: &[Vec<u8>]) -> bool {
-    let gone: BTreeSet<&[u8]> = scanned.gone.iter().map(Vec::as_slice).collect();
-    if gone.is_empty() {
-        return false;
-    }
-    new.iter().any(|path| {
-        let above = as_path(path).ancestors().skip(1).map(|a| a.as_os_str().as_bytes());
-        above.filter(|a| !a.is_empty()).any(|a| gone.contains(a)) || before.has_below(path)
-    }) || scanned.changed.iter().any(|path| before.has_below(path))
+/// A submodule's HEAD as an item; `None` where git has to say what is wrong with it.
+fn pointer(work: &Work<'_>, path: &[u8]) -> Result<Option<(Item, IndexStat)>, GitError> {
+    let full = work.place.work_dir.join(as_path(path));
+    let Some(id) = head_of(&full) else { return Ok(None) };
+    let stat = rustix::fs::lstat(&full).map_err(|e| GitError::io("cannot read", &full)(e.into()))?;
+    Ok(Some((Item { mode: MODE_GITLINK, id }, IndexStat::of(&stat))))
 }
 
-/// Reads one file or link into the store; `None` where something else stands there.
-fn take(
-    root: &Path,
-    path: &[u8],
-    entry: Option<&Entry>,
+/// Reads and stores all files; `None` where one is nothing that can be stored here.
+fn stored(
+    tasks: &[Task<'_>],
+    work: &Work<'_>,
     setting: &Setting,
-    blobs: &BlobStore,
+    store: &Store,
     control: &Control,
-) -> Result<Option<(Item, IndexStat)>, GitError> {
-    let full = root.join(as_path(path));
-    let failed = |error: io::Error| GitError::io("cannot read", &full)(error);
-    let look = || rustix::fs::lstat(&full).map_err(|e| failed(e.into()));
-    for _ in 0..TRIES {
-        let Ok(before) = look() else { return Ok(None) };
-        let kind = rustix::fs::FileType::from_raw_mode(before.st_mode);
-        let item = match kind {
-            rustix::fs::FileType::Symlink => {
-                let Ok(target) = std::fs::read_link(&full) else { return Ok(None) };
-                Item { mode: MODE_LINK, id: blobs.write(target.as_os_str().as_bytes())? }
+) -> Result<Option<Vec<(Item, IndexStat)>>, GitError> {
+    let root = &work.place.work_dir;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let top = rustix::fs::openat(CWD, root, flags, Mode::empty());
+    let top: OwnedFd = top.map_err(|e| GitError::io("cannot read", root)(e.into()))?;
+    let next = AtomicUsize::new(0);
+    let worker = || -> Result<Vec<(usize, Found)>, GitError> {
+        let mut reader = Reader::new(root, top.as_fd(), setting.file_mode, store);
+        let mut found = Vec::new();
+        loop {
+            let start = next.fetch_add(CHUNK, Ordering::Relaxed);
+            if start >= tasks.len() {
+                return Ok(found);
             }
-            rustix::fs::FileType::RegularFile => {
-                let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
-                // What can't be read may not have to be: git knows, or says so.
-                let Ok(file) = File::options().read(true).custom_flags(flags).open(&full) else { return Ok(None) };
-                let size = u64::try_from(before.st_size).unwrap_or(0);
-                // A file that shrinks or grows meanwhile is read again.
-                let Some(id) = blobs.write_file(file, size, control).map_err(|e| e.reading(&full))? else { continue };
-                let executable = before.st_mode & 0o100 != 0;
-                let mode = match entry {
-                    Some(entry) if !setting.file_mode && entry.mode != MODE_LINK => entry.mode,
-                    _ if setting.file_mode && executable => MODE_EXECUTABLE,
-                    _ => MODE_FILE,
-                };
-                Item { mode, id }
+            for number in start..tasks.len().min(start + CHUNK) {
+                control.check()?;
+                let one = reader.take(&tasks[number])?;
+                if matches!(one, Found::Strange) {
+                    next.store(tasks.len(), Ordering::Relaxed);
+                }
+                found.push((number, one));
             }
-            _ => return Ok(None),
-        };
-        let after = look()?;
-        let (before, after) = (IndexStat::of(&before), IndexStat::of(&after));
-        if before == after {
-            return Ok(Some((item, after)));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(THREADS).min(tasks.len().div_ceil(CHUNK)).max(1);
+    let parts = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
+        let mut parts = vec![worker()];
+        parts.extend(others.into_iter().map(|other| other.join().expect("a worker does not panic")));
+        parts
+    });
+    let mut results: Vec<Option<(Item, IndexStat)>> = vec![None; tasks.len()];
+    let mut big = Vec::new();
+    for part in parts {
+        for (number, one) in part? {
+            match one {
+                Found::Stored(item, stat) => results[number] = Some((item, stat)),
+                Found::Big => big.push(number),
+                Found::Strange => return Ok(None),
+            }
         }
     }
-    let words = format!("{} went on changing while it was read", crate::git::show(&full));
-    Err(GitError::Program { command: "snapshot".to_owned(), code: None, words })
-}
-
-/// The index with the changes, as if git had written it when the reading began.
-fn updated_index(before: &IndexFile, changes: &Changes, began: (i64, i64)) -> Result<IndexFile, GitError> {
-    let replaced: BTreeSet<&[u8]> = changes.iter().map(|(path, _)| path.as_slice()).collect();
-    let mut entries = Vec::with_capacity(before.entries().len() + changes.len());
-    for entry in before.entries() {
-        let path = before.path(entry);
-        if !replaced.contains(path) {
-            let mut kept = NewEntry::of(before, entry);
-            if before.racy(entry) {
-                kept.stat = IndexStat::default();
-            }
-            entries.push(kept);
+    // One after the other: each has the pack to itself while it is written.
+    for number in big {
+        let mut reader = Reader::new(root, top.as_fd(), setting.file_mode, store);
+        match reader.stream(&tasks[number], control)? {
+            Found::Stored(item, stat) => results[number] = Some((item, stat)),
+            Found::Big | Found::Strange => return Ok(None),
         }
     }
-    for (path, new) in changes {
-        if let Some((item, stat)) = new {
-            let old = before.find(path);
-            entries.push(NewEntry {
-                path: path.clone(),
-                mode: item.mode,
-                id: item.id,
-                stat: *stat,
-                assume_valid: old.is_some_and(Entry::assume_valid),
-                skip_worktree: old.is_some_and(Entry::skip_worktree),
-                intent_to_add: false,
-            });
-        }
-    }
-    before.rewritten(entries, began)
+    Ok(results.into_iter().collect())
 }

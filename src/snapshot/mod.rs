@@ -1,14 +1,18 @@
 //! Snapshot: a directory as a tree, exactly as `git add -A --sparse && git write-tree` would make
 //! it through a copy of the directory's index.
 //!
-//! [`scan`] finds in one walk what may differ from the index and what is new; git stores just that.
-//! Where the scan can't judge, git does all of it ([`program`]). What is not part of a snapshot:
+//! [`scan`] finds in one walk what may differ from the index and what is new; [`inline`] stores just
+//! that, line endings converted, or has git store it ([`store`]) where git has to convert more. Where the
+//! scan can't judge, git does all of it ([`program`]). What is not part of a snapshot:
 //! other worktrees of the repository, untracked nested repositories, `.isofold/`, and what the
 //! caller's [`Rules`] leave out. The index itself is never written.
 
+mod attributes;
+mod convert;
 mod ignore;
 mod inline;
 mod program;
+mod read;
 mod scan;
 mod store;
 mod unseen;
@@ -25,16 +29,17 @@ use crate::files::{FilesError, as_path};
 use crate::git::index_file::IndexFile;
 use crate::git::nested::{is_repository, leads_nowhere};
 use crate::git::quarantine::Store;
-use crate::git::repository::{Place, Repo, ignore_files, plain_content};
+use crate::git::repository::{Content, Place, Repo, content, ignore_files};
 use crate::git::tree::MODE_GITLINK;
 use crate::git::worktrees::admin_of_git_file;
 use crate::git::{GitError, Oid, show};
 use crate::options::Excludes;
 
+pub(crate) use attributes::attributes_above;
 use ignore::Ignore;
 pub(crate) use ignore::PathRules;
-pub(crate) use inline::attributes_above;
 use scan::{Ground, Scanned};
+use store::Stored;
 
 /// What a snapshot leaves out or takes in beyond git's own rules.
 #[derive(Debug, Clone, Default)]
@@ -82,6 +87,8 @@ pub(crate) struct Snapshot {
     pub(crate) not_folded: Vec<NotFolded>,
     /// Whether git decided everything, not the scan.
     pub(crate) by_git: bool,
+    /// Whether git stored what was found.
+    pub(crate) stored_by_git: bool,
 }
 
 impl Snapshot {
@@ -139,8 +146,8 @@ pub(crate) struct Setting {
     ignore_files: Option<Vec<std::path::PathBuf>>,
     casefold: bool,
     file_mode: bool,
-    /// Neither a setting nor an attributes file outside the work tree converts content.
-    plain: bool,
+    /// How content becomes a blob; `None` where only git knows.
+    content: Option<Content>,
     /// Git clears and sets flags of its own in sparse checkouts.
     sparse: bool,
 }
@@ -152,7 +159,7 @@ impl Setting {
             ignore_files: ignore_files(repo)?,
             casefold: repo.config_bool("core.ignoreCase", false)?,
             file_mode: repo.config_bool("core.fileMode", true)?,
-            plain: plain_content(repo)?,
+            content: content(repo)?,
             sparse: repo.config_bool("core.sparseCheckout", false)?,
         })
     }
@@ -181,16 +188,16 @@ pub(crate) fn snapshot(
     let mut work = Work::new(place, rules);
     let scanned = scanned(place, setting, &before, seen, control)?;
     let by_git = scanned.is_none();
-    let (tree, index) = match scanned {
+    let Stored { tree, index, by_git: stored_by_git } = match scanned {
         Some(scanned) => store::changes(&mut work, setting, &before, &scanned, store, control).map_err(failed)?,
         None => store::everything(&mut work, &before, store, control).map_err(failed)?,
     };
     // Who has seen the directory before us asks for its tree alone.
     if seen.is_none() {
-        work.not_folded.extend(unseen::unseen(place, &index, control).map_err(failed)?);
+        work.not_folded.extend(unseen::unseen(place, setting, &index, store, control).map_err(failed)?);
     }
     let Work { left_out, omitted, not_folded, .. } = work;
-    Ok(Snapshot { tree, index, before, left_out, omitted, not_folded, by_git })
+    Ok(Snapshot { tree, index, before, left_out, omitted, not_folded, by_git, stored_by_git })
 }
 
 /// The same of a work tree that may be in the middle of a merge: what is unmerged counts as it stands on the
@@ -208,10 +215,10 @@ pub(crate) fn snapshot_midway(
         return snapshot(place, setting, rules, None, store, control);
     }
     let mut work = Work::new(place, rules);
-    let (tree, index) = store::everything(&mut work, &before, store, control).map_err(failed)?;
-    work.not_folded.extend(unseen::unseen(place, &index, control).map_err(failed)?);
+    let Stored { tree, index, .. } = store::everything(&mut work, &before, store, control).map_err(failed)?;
+    work.not_folded.extend(unseen::unseen(place, setting, &index, store, control).map_err(failed)?);
     let Work { left_out, omitted, not_folded, .. } = work;
-    Ok(Snapshot { tree, index, before, left_out, omitted, not_folded, by_git: true })
+    Ok(Snapshot { tree, index, before, left_out, omitted, not_folded, by_git: true, stored_by_git: true })
 }
 
 /// What a scan says; `None` where git has to judge.

@@ -15,6 +15,7 @@ use crate::files::as_path;
 use crate::git::index_file::IndexFile;
 use crate::git::program::Git;
 use crate::git::quarantine::Store;
+use crate::git::tree::MODE_GITLINK;
 use crate::git::{GitError, Oid};
 
 const IGNORING: &[u8] = b"Ignoring path ";
@@ -35,12 +36,6 @@ impl Scratch {
         before.write_copy(&index)?;
         let git = store.enter(work.place.git()).with("GIT_INDEX_FILE", &index);
         Ok(Self { _directory: directory, index, git })
-    }
-
-    fn write_tree(&self, control: &Control) -> Result<Oid, GitError> {
-        let written = self.git.run(["write-tree"], None, control)?.success()?;
-        let text = String::from_utf8_lossy(&written);
-        Oid::from_str(text.trim()).map_err(|_| GitError::Format { what: format!("git's answer {text:?}") })
     }
 
     /// Has git look at files and take what they hold.
@@ -74,6 +69,14 @@ impl Scratch {
     }
 }
 
+/// A directory as a tree, with the index that it was written from.
+pub(super) struct Stored {
+    pub(super) tree: Oid,
+    pub(super) index: Arc<IndexFile>,
+    /// Whether git stored it.
+    pub(super) by_git: bool,
+}
+
 /// Stores what a scan found.
 pub(super) fn changes(
     work: &mut Work<'_>,
@@ -82,7 +85,7 @@ pub(super) fn changes(
     scanned: &Scanned,
     store: &Store,
     control: &Control,
-) -> Result<(Oid, Arc<IndexFile>), GitError> {
+) -> Result<Stored, GitError> {
     for nested in &scanned.nested {
         work.nested(nested);
     }
@@ -90,15 +93,12 @@ pub(super) fn changes(
     let present: BTreeSet<&[u8]> = new.iter().map(Vec::as_slice).collect();
     let forced = forced(work, |path| before.position(path).is_some() || present.contains(path));
     if scanned.gone.is_empty() && scanned.changed.is_empty() && new.is_empty() && forced.is_empty() {
-        if let Some(tree) = before.cached_tree() {
-            return Ok((tree, before.clone()));
-        }
-        let scratch = Scratch::new(work, before, store)?;
-        return Ok((scratch.write_tree(control)?, before.clone()));
+        let tree = store.open().tree_of(before, before.cache_tree().as_ref(), &[], control)?;
+        return Ok(Stored { tree, index: before.clone(), by_git: false });
     }
     let all_new: Vec<Vec<u8>> = new.iter().chain(&forced).cloned().collect();
-    if let Some(stored) = inline::changes(work, setting, before, scanned, &all_new, store, control)? {
-        return Ok(stored);
+    if let Some((tree, index)) = inline::changes(work, setting, before, scanned, &all_new, store, control)? {
+        return Ok(Stored { tree, index, by_git: false });
     }
     let scratch = Scratch::new(work, before, store)?;
     // What goes makes room: a directory may stand where a file was.
@@ -112,7 +112,20 @@ pub(super) fn changes(
             return Err(GitError::Program { command: "update-index".to_owned(), code: None, words: what });
         }
     }
-    Ok((scratch.write_tree(control)?, Arc::new(index)))
+    Ok(Stored { tree: tree_of(before, &index, store, control)?, index: Arc::new(index), by_git: true })
+}
+
+/// The tree of an index that git changed. What git found to be there already may be what nothing names:
+/// that comes along.
+fn tree_of(before: &IndexFile, after: &IndexFile, store: &Store, control: &Control) -> Result<Oid, GitError> {
+    let blobs = store.open();
+    for entry in after.entries().iter().filter(|entry| entry.mode != MODE_GITLINK) {
+        if before.find(after.path(entry)).is_none_or(|known| known.id != entry.id) {
+            control.check()?;
+            blobs.hold(entry.id, |id| store.has_loose(id))?;
+        }
+    }
+    blobs.tree_of(after, after.cache_tree().as_ref(), &[], control)
 }
 
 /// Leaves everything to git.
@@ -121,7 +134,7 @@ pub(super) fn everything(
     before: &IndexFile,
     store: &Store,
     control: &Control,
-) -> Result<(Oid, Arc<IndexFile>), GitError> {
+) -> Result<Stored, GitError> {
     let scratch = Scratch::new(work, before, store)?;
     program::add_all(work, &scratch.git, control)?;
     let mut index = IndexFile::read(&scratch.index)?;
@@ -130,7 +143,7 @@ pub(super) fn everything(
         scratch.update(forced.iter(), control)?;
         index = IndexFile::read(&scratch.index)?;
     }
-    Ok((scratch.write_tree(control)?, Arc::new(index)))
+    Ok(Stored { tree: tree_of(before, &index, store, control)?, index: Arc::new(index), by_git: true })
 }
 
 /// The paths to keep that are not in the snapshot yet, because an ignore rule matches them, and that

@@ -13,7 +13,7 @@ use crate::control::Control;
 use crate::files::as_path;
 use crate::git::index_file::{Entry, IndexFile, IndexStat};
 use crate::git::program::Git;
-use crate::git::tree::{Change, Item, MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK, hash_blob};
+use crate::git::tree::{Change, Item, MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK, hash_blob, hash_file};
 use crate::git::{GitError, Oid};
 
 /// One step on the disk.
@@ -305,11 +305,11 @@ fn raw_id(root: &Path, path: &[u8]) -> Result<Oid, GitError> {
 }
 
 pub(super) fn raw_id_at(full: &Path) -> Result<Oid, GitError> {
-    let content = || -> io::Result<Vec<u8>> {
-        if fs::symlink_metadata(full)?.is_symlink() {
-            return Ok(fs::read_link(full)?.as_os_str().as_bytes().to_vec());
-        }
-        fs::read(full)
+    let link = || -> io::Result<Option<PathBuf>> {
+        if fs::symlink_metadata(full)?.is_symlink() { fs::read_link(full).map(Some) } else { Ok(None) }
     };
-    hash_blob(&content().map_err(GitError::io("cannot read", full))?)
+    match link().map_err(GitError::io("cannot read", full))? {
+        Some(target) => hash_blob(target.as_os_str().as_bytes()),
+        None => hash_file(full),
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -135,19 +135,19 @@ fn write_plain(
 ) -> Result<(), WriteError> {
     for (path, item) in coming {
         control.check().map_err(GitError::from)?;
-        let content = objects.blob(item.id)?;
         let full = tree.join(as_path(path));
-        let written = || -> io::Result<()> {
-            fs::create_dir_all(full.parent().unwrap_or(tree))?;
-            if item.mode == MODE_LINK {
-                return std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(&content), &full);
-            }
-            // The umask has its say, as with git.
-            let mode = if item.mode == MODE_EXECUTABLE { 0o777 } else { 0o666 };
-            let mut file = fs::File::options().write(true).create_new(true).mode(mode).open(&full)?;
-            file.write_all(&content)
-        };
-        written().map_err(FilesError::io("cannot write", &full))?;
+        fs::create_dir_all(full.parent().unwrap_or(tree)).map_err(FilesError::io("cannot write", &full))?;
+        if item.mode == MODE_LINK {
+            let target = objects.blob(item.id)?;
+            let linked = std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(&target), &full);
+            linked.map_err(FilesError::io("cannot write", &full))?;
+            continue;
+        }
+        // The umask has its say, as with git.
+        let mode = if item.mode == MODE_EXECUTABLE { 0o777 } else { 0o666 };
+        let file = fs::File::options().write(true).create_new(true).mode(mode).open(&full);
+        let mut file = file.map_err(FilesError::io("cannot write", &full))?;
+        objects.copy_blob(item.id, &mut file, &full, control)?;
     }
     Ok(())
 }

@@ -12,45 +12,10 @@ use std::time::{Duration, SystemTime};
 
 use isofold::testing::untracked;
 
+use crate::support::random::{Random, seeds};
 use crate::support::snapshots::say;
 use crate::support::snapshots::{compare, git, hermetic, isolated, nested};
 use crate::support::{Sandbox, write};
-
-/// A small generator: the same seed gives the same run everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).expect("fits")
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    fn pick<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
-        list[self.below(list.len())]
-    }
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// The seeds of a run: some thousand steps in all without further ado.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let first = number("ISOFOLD_FUZZ_SEED", 1);
-    let rounds = std::env::var_os("ISOFOLD_FUZZ_ROUNDS").map_or(usual, |_| number("ISOFOLD_FUZZ_ROUNDS", 1));
-    first..first + rounds
-}
 
 fn run(s: &Sandbox, command: &mut std::process::Command) -> String {
     let _ = s;
@@ -201,7 +166,7 @@ fn tree(random: &mut Random, directory: &Path, depth: usize, report: &mut String
 
 /// One repository with random rules and files; what is wrong with it.
 fn one_set_of_rules(s: &Sandbox, repo: &Path, seed: u64, cased: bool) -> Result<(), String> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for item in fs::read_dir(repo).expect("readable") {
         let path = item.expect("an entry").path();
         if path.file_name().is_some_and(|name| name == ".git") {
@@ -556,15 +521,15 @@ const STEPS: usize = 25;
 
 /// Steps judged, and how many of them were left to git or refused by both.
 #[derive(Default)]
-struct Count {
-    steps: usize,
-    by_git: usize,
-    refused: usize,
-    isolated: usize,
+pub(crate) struct Count {
+    pub(crate) steps: usize,
+    pub(crate) by_git: usize,
+    pub(crate) refused: usize,
+    pub(crate) isolated: usize,
 }
 
-fn one_repository(s: &Sandbox, seed: u64, from: Option<&Path>, count: &mut Count) -> Result<(), String> {
-    let mut random = Random(seed.wrapping_mul(7919));
+pub(crate) fn one_repository(s: &Sandbox, seed: u64, from: Option<&Path>, count: &mut Count) -> Result<(), String> {
+    let mut random = Random::new(seed.wrapping_mul(7919));
     let repo = s.path(&format!("repo-{seed}"));
     match from {
         Some(from) => _ = run(s, std::process::Command::new("cp").arg("-a").arg(from).arg(&repo)),

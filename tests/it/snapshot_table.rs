@@ -12,19 +12,23 @@ use crate::support::{Sandbox, write};
 
 /// What a case has to give.
 #[derive(Debug, Clone, Copy)]
-enum Want {
+pub(crate) enum Want {
     /// git's tree, by the scan.
     Scan,
     /// git's tree, by git: the scan must not try.
     Git,
+    /// git's tree, by the scan, all of it stored in process.
+    Here,
+    /// git's tree: the scan finds what git stores.
+    There,
     /// git's tree without these paths, which are named; `-path` is left out without a word.
     Less(&'static str),
     /// A refusal with these words, where git itself fails or would lose something.
     Refuse(&'static str),
 }
-use Want::{Git, Less, Refuse, Scan};
+use Want::{Git, Here, Less, Refuse, Scan, There};
 
-type Case = (&'static str, Want, &'static str);
+pub(crate) type Case = (&'static str, Want, &'static str);
 
 /// What every recipe can use: `w PATH [CONTENT]` writes a file, `i LINE…` the root's `.gitignore`,
 /// `c` commits everything, `old` makes every file old and the index clean, so that stat data decides.
@@ -620,10 +624,15 @@ fn prepare(template: &Path, place: &Path, recipe: &str) {
 /// What is wrong with a case.
 fn judge(place: &Path, want: Want) -> Result<(), String> {
     match want {
-        Scan | Git => {
+        Scan | Git | Here | There => {
             let taken = compare(place, &[])?;
-            if taken.by_git != matches!(want, Git) {
-                return Err(format!("by git: {}", taken.by_git));
+            let stored = match want {
+                Here => Some(false),
+                There => Some(true),
+                _ => None,
+            };
+            if taken.by_git != matches!(want, Git) || stored.is_some_and(|stored| stored != taken.stored_by_git) {
+                return Err(format!("by git: {}, stored by git: {}", taken.by_git, taken.stored_by_git));
             }
             isolated(place, &place.with_extension("child")).map(|_| ())
         }
@@ -646,7 +655,7 @@ fn judge(place: &Path, want: Want) -> Result<(), String> {
 }
 
 /// Runs cases in a few threads; all that fail are named.
-fn run(cases: &[(String, Want, Recipe)]) {
+pub(crate) fn run(cases: &[(String, Want, Recipe)]) {
     let s = Sandbox::in_memory();
     let template = s.path("template");
     fs::create_dir(&template).expect("a directory");
@@ -696,12 +705,12 @@ fn run(cases: &[(String, Want, Recipe)]) {
     assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-enum Recipe {
+pub(crate) enum Recipe {
     Shell(&'static str),
     Rules(Vec<(&'static str, &'static str)>),
 }
 
-fn shell(cases: &[Case]) -> Vec<(String, Want, Recipe)> {
+pub(crate) fn shell(cases: &[Case]) -> Vec<(String, Want, Recipe)> {
     cases.iter().map(|(name, want, recipe)| ((*name).to_owned(), *want, Recipe::Shell(recipe))).collect()
 }
 

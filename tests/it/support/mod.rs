@@ -275,7 +275,7 @@ impl Sandbox {
     }
 }
 
-fn job(command: &str, id: &str, parent: &Path, child: &Path, more: &[&str]) -> Vec<OsString> {
+pub(crate) fn job(command: &str, id: &str, parent: &Path, child: &Path, more: &[&str]) -> Vec<OsString> {
     let mut args: Vec<OsString> = vec![command.into(), "--id".into(), id.into(), "--parent".into(), parent.into()];
     args.extend(["--child".into(), child.into()]);
     args.extend(more.iter().map(OsString::from));

@@ -23,6 +23,10 @@ impl Random {
         self.below(n) == 0
     }
 
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
+        list[self.below(list.len())]
+    }
+
     pub(crate) fn byte(&mut self) -> u8 {
         u8::try_from(self.next() & 0xff).expect("a byte")
     }
