@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::host::{skipped, text, wait_for};
-use crate::support::{Run, Sandbox, job, read, write};
+use crate::support::{Run, Sandbox, job, next_second, read, write};
 
 /// Every file of the object store, without the directories.
 fn objects(repo: &Path) -> Vec<PathBuf> {
@@ -195,6 +195,8 @@ fn no_git_is_started_in_the_common_case() {
     write(&parent, "d/.gitattributes", "*.txt text=auto\n*.bin binary\n");
     write(&parent, "d/a.txt", "one\r\n");
     s.git(&parent, &["config", "core.autocrlf", "input"]);
+    // Stat data that proves nothing would have the fold ask git about line endings.
+    next_second();
     s.commit_all(&parent, "text");
     // Loose, staged, new, gone, a link, a mode.
     write(&parent, "loose", "loose\n");
