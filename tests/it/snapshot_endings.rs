@@ -21,6 +21,7 @@ const CASES: &[Case] = &[
     ("auto: a NUL is binary", Here, "w .gitattributes '* text=auto\\n'; w a '1\\r\\n2\\000'"),
     ("auto: one odd byte of 128 is text", Here, "w .gitattributes '* text=auto\\n'; w a \"$(printf '%0128d' 0)\\001\\r\\n\""),
     ("auto: one odd byte of 127 is binary", Here, "w .gitattributes '* text=auto\\n'; w a \"$(printf '%0127d' 0)\\001\\r\\n\""),
+    ("auto: a NUL among many is binary", Here, "w .gitattributes '* text=auto\\n'; w a \"$(printf '%0300d' 0)\\000\\r\\n\""),
     ("auto: DEL is an odd byte", Here, "w .gitattributes '* text=auto\\n'; w a \"$(printf '%0127d' 0)\\0177\\r\\n\""),
     ("auto: backspace, tab, escape and form feed are text", Here, "w .gitattributes '* text=auto\\n'; w a \"$(printf '%0124d' 0)\\010\\011\\033\\014\\001\\r\\n\""),
     ("auto: bytes beyond ASCII are text", Here, "w .gitattributes '* text=auto\\n'; w a \"$(printf '%0126d' 0)\\0377\\0200\\001\\r\\n\""),
