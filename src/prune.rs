@@ -72,6 +72,9 @@ pub fn prune(request: &PruneRequest, control: &Control) -> PruneOutcome {
 
 fn run(request: &PruneRequest, control: &Control) -> Result<Pruned, IsolateError> {
     let repo = Repo::containing(&request.directory)?;
+    if !request.dry_run {
+        crate::write::recover::first(&repo, control)?;
+    }
     let mut pruned = Pruned {
         recovered: if request.dry_run { would_recover(&repo)? } else { recover_children(&repo, control)? },
         ..Pruned::default()

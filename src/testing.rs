@@ -4,9 +4,14 @@
 use std::path::Path;
 
 use crate::control::Control;
+use crate::git::Oid;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
+use crate::git::tree::Objects;
 use crate::snapshot::{self, Rules, Setting};
+use crate::write::plan::{Ground, plan};
+use crate::write::recover;
+use crate::write::writer::{Along, Scope, Writer};
 
 /// What a snapshot of a directory said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,3 +49,48 @@ pub fn untracked(directory: &Path) -> Result<Option<Vec<Vec<u8>>>, String> {
     let setting = Setting::of(&repo).map_err(|e| e.to_string())?;
     snapshot::untracked(repo.place(), &setting, &Control::new()).map_err(|e| e.to_string())
 }
+
+/// How far [`write_tree`] reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Working files.
+    Files,
+    /// Working files and index.
+    Index,
+}
+
+/// Writes the difference between the snapshot of a work tree and a tree that its repository holds: to
+/// its files, or to files and index, never to HEAD. What a fold that was cut off left is settled first.
+pub fn write_tree(directory: &Path, tree: &str, reach: Reach) -> Result<(), String> {
+    let repo = Repo::open(directory).map_err(|e| e.to_string())?;
+    let control = Control::new();
+    let scope = match reach {
+        Reach::Files => Scope::Files,
+        Reach::Index => Scope::Index,
+    };
+    let write = || -> Result<(), Box<dyn std::error::Error>> {
+        let tree = Oid::from_str(tree).map_err(|e| e.to_string())?;
+        recover::first(&repo, &control)?;
+        let _lock = recover::exclusive(repo.git_dir(), &control)?;
+        let mut writer = Writer::begin(&repo, scope, &control)?;
+        let quarantine = Quarantine::new(&repo)?;
+        let (setting, rules) = (Setting::of(&repo)?, Rules::default());
+        let taken = snapshot::snapshot(repo.place(), &setting, &rules, None, &quarantine.store(), &control)?;
+        let changes = quarantine.changes(taken.tree, tree)?;
+        let git = repo.git();
+        let ground = Ground { root: repo.work_dir(), index: &taken.index, git: &git, file_mode: true };
+        let plan = plan(&ground, &changes, &control)?;
+        writer.stage(&ground, &plan, &git, None, &control)?;
+        writer.apply(&plan, &taken.index, Along::default(), &control)?;
+        writer.commit(|| Ok(Vec::new()), &control)?;
+        Ok(())
+    };
+    write().map_err(|error| error.to_string())
+}
+
+/// Where a test can have a fold killed (`ISOFOLD_CRASH_AT`, in builds with debug assertions), in the
+/// order in which it passes them.
+pub const CRASH_POINTS: &[&str] = &crate::write::crash::POINTS;
+
+/// The same for a recovery.
+pub const RECOVERY_CRASH_POINTS: &[&str] = &crate::write::crash::RECOVERY_POINTS;

@@ -48,6 +48,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: SessionCommand,
     },
+    /// Settle a fold that was cut off: finish it, or take it back
+    Recover(RecoverArgs),
     /// Print the branch that belongs to each id
     BranchNameOf(BranchNameArgs),
     /// The reference work line: look at a copy, make one, or print the environment for git
@@ -174,6 +176,13 @@ pub(crate) enum ReferenceAction {
     Materialize,
     /// Print the environment for git
     Env,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    /// The directory that was folded into [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) parent: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -85,6 +85,7 @@ fn notes(notes: &FoldNotes) -> Vec<(&'static str, Value)> {
         ("saved", notes.saved.clone().into()),
         ("warnings", notes.warnings.clone().into()),
         ("options_changed", notes.options_changed.into()),
+        ("phases_ms", notes.phases_ms.iter().map(|(name, ms)| ((*name).to_owned(), json!(ms))).collect::<Value>()),
         ("elapsed_ms", notes.elapsed_ms.into()),
     ]
 }

@@ -13,6 +13,7 @@ mod output;
 mod patch;
 mod progress;
 mod prune;
+mod recover;
 mod reference;
 mod remove;
 mod saved;
@@ -71,6 +72,7 @@ fn run(cli: Cli) -> ExitCode {
             Ok(face) => session::run(command, &face),
             Err(code) => code,
         },
+        Some(Command::Recover(args)) => recover::run(args),
         Some(Command::BranchNameOf(args)) => branch_name_of::run(&args),
         Some(Command::Reference(args)) => reference::run(args),
         Some(Command::Capture(args)) => capture::run(args),
@@ -131,6 +133,7 @@ fn refuse(arguments: &[OsString], error: &clap::Error) -> ExitCode {
         ("isolate", _) => host::refuse(host::Face::Isolation, id.as_deref(), &why),
         ("fold", _) => host::refuse(host::Face::Integration, id.as_deref(), &why),
         ("remove", _) => remove::refuse(&why),
+        ("recover", _) => recover::refuse(&why),
         ("capture", _) => capture::refuse("arguments", &why),
         // Whatever is wrong with a hook, the edit goes on.
         ("hook", "patch") => ExitCode::SUCCESS,

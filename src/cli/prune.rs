@@ -51,7 +51,7 @@ fn refuse(why: &str) -> ExitCode {
 }
 
 /// What a recovered thing is called in JSON, and what it is about.
-fn named(recovered: &Recovered) -> (&'static str, String) {
+pub(super) fn named(recovered: &Recovered) -> (&'static str, String) {
     match recovered {
         Recovered::Incomplete(path) => ("incomplete-child", path.to_string_lossy().into_owned()),
         Recovered::Removed(path) => ("half-removed-child", path.to_string_lossy().into_owned()),

@@ -60,6 +60,15 @@ fn short(boot: &str) -> &str {
     boot.get(..8).unwrap_or(boot)
 }
 
+/// When a process started, in seconds since 1970, as far as the system tells.
+pub(crate) fn running_since(pid: u32) -> Option<u64> {
+    // Linux counts these ticks a hundred to the second on every platform.
+    let started = start_time(pid)? / 100;
+    let boot = std::fs::read_to_string("/proc/stat").ok()?;
+    let boot = boot.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse::<u64>().ok()?;
+    Some(boot + started)
+}
+
 fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }

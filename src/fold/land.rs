@@ -1,23 +1,21 @@
 //! Landing: the result into the Parent's files, index and HEAD, or everything as it was.
 
 use super::history::Landed;
+use super::phases::Phases;
 use super::pointers::Pointers;
 use super::{FoldError, FoldRequest};
 use crate::control::Control;
-use crate::files::as_path;
 use crate::git::program::Git;
 use crate::git::quarantine::Quarantine;
-use crate::git::refs::HeadLock;
 use crate::git::repository::{Repo, plain_content};
 use crate::git::tree::{Change, Objects};
-use crate::git::{GitError, show};
-use crate::records::{self, BaseEntry, Durable};
+use crate::git::{GitError, Oid};
+use crate::records::{self, BaseEntry};
 use crate::snapshot::{Snapshot, attributes_above};
 use crate::write::WriteError;
-use crate::write::index::{self, IndexLock};
 use crate::write::plan::{self, Plan};
-use crate::write::stage::Stage;
-use crate::write::swap::Swap;
+use crate::write::recover::Aftermath;
+use crate::write::writer::{Along, Moving, Writer};
 
 /// How many base entries of one pair are kept.
 const KEPT_BASES: usize = 50;
@@ -48,10 +46,17 @@ impl<'a> Ground<'a> {
         plan::plan(&self.view(), changes, control)
     }
 
-    pub(crate) fn stage(&self, plan: &Plan, quarantine: &Quarantine, control: &Control) -> Result<Stage, WriteError> {
+    /// Makes the new files of a plan, out of sight.
+    pub(crate) fn stage(
+        &self,
+        writer: &mut Writer<'_>,
+        plan: &Plan,
+        quarantine: &Quarantine,
+        control: &Control,
+    ) -> Result<(), WriteError> {
         let git = quarantine.enter(self.git.clone())?;
         let unconverted = self.is_plain(plan)?.then_some(quarantine as &dyn Objects);
-        Stage::new(&self.view(), plan, &git, self.repo.git_dir(), unconverted, control)
+        writer.stage(&self.view(), plan, &git, unconverted, control)
     }
 
     /// Whether nothing converts the content of the files that come: no setting, and no attributes file
@@ -66,71 +71,69 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// All that a landing needs; HEAD and index are locked.
-pub(super) struct Writing<'a> {
+/// All that a landing needs.
+pub(super) struct Landing<'a> {
     pub(super) ground: &'a Ground<'a>,
     pub(super) plan: &'a Plan,
     pub(super) quarantine: &'a Quarantine,
     pub(super) pointers: Pointers,
-    pub(super) index_lock: IndexLock,
-    pub(super) head_lock: HeadLock<'a>,
+    /// The Parent's side of the merge; what keeps its loose work alive.
+    pub(super) parent: Option<Oid>,
+    pub(super) landed: &'a Landed,
+    pub(super) entry: &'a BaseEntry,
 }
 
-/// What came after the commit point: the work has landed, whatever is said here.
-#[derive(Default)]
-pub(super) struct Aftermath {
-    /// Refs that keep late writes.
-    pub(super) saved: Vec<String>,
-    pub(super) warnings: Vec<String>,
-}
-
-impl Writing<'_> {
-    /// Files, index beside, objects, then the ref: the commit point.
-    pub(super) fn write(
-        self,
-        stage: Stage,
-        landed: &Landed,
+impl Landing<'_> {
+    /// Files, index beside, then the ref: the commit point. On an error the Parent is what it was, and
+    /// `after` says what had no place in it any more.
+    pub(super) fn land(
+        mut self,
+        mut writer: Writer<'_>,
         request: &FoldRequest,
-        entry: &BaseEntry,
+        after: &mut Aftermath,
+        phases: &mut Phases,
+        control: &Control,
+    ) -> Result<(), FoldError> {
+        let landed = self.try_to(&mut writer, request, phases, control);
+        phases.note("sync", writer.synced_ms());
+        match landed {
+            Ok(landed) => *after = landed,
+            Err(error) => {
+                self.pointers.undo();
+                *after = writer.abort()?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn try_to(
+        &mut self,
+        writer: &mut Writer<'_>,
+        request: &FoldRequest,
+        phases: &mut Phases,
         control: &Control,
     ) -> Result<Aftermath, FoldError> {
-        let Self { ground, plan, quarantine, mut pointers, mut index_lock, head_lock } = self;
-        let repo = ground.repo;
-        control.check().map_err(GitError::from)?;
-        let swap = Swap::carry_out(repo.work_dir(), plan, stage, control)?;
-        let bytes = index::after(&swap, &ground.snapshot.index, plan);
+        let (ground, plan, landed) = (self.ground, self.plan, self.landed);
+        ground.stage(writer, plan, self.quarantine, control)?;
+        phases.end("stage");
+        // Only now: a fold that could not make the files leaves no objects either.
+        self.quarantine.release()?;
+        writer.keep_alive(self.parent, landed.head)?;
+        self.pointers.carry()?;
+        phases.end("objects");
         let message = format!("isofold: fold of {}", crate::git::one_line(&request.id));
-        let advanced = index_lock
-            .write(&bytes)
-            .and_then(|()| Ok(control.check()?))
-            // Only now: a fold that could not write the files leaves no objects either.
-            .and_then(|()| quarantine.release())
-            .and_then(|()| pointers.carry())
-            .and_then(|()| head_lock.advance(landed.head, &landed.who, &message));
-        if let Err(error) = advanced {
-            pointers.undo();
-            swap.undo()?;
-            return Err(error.into());
-        }
-        // The work has landed. What fails from here on must not make it look as if it had not.
-        let mut after = Aftermath::default();
-        if let Err(error) = index_lock.commit() {
-            after.warnings.push(format!("{error}; git reset in the Parent brings its index to HEAD"));
-        }
-        let kept = swap.keep(|late| {
-            let content = std::fs::read(&late.file).map_err(GitError::io("cannot read", &late.file))?;
-            after.saved.push(repo.save_blob(&show(as_path(&late.path)), &content)?);
-            Ok(())
-        });
-        if let Err(error) = kept {
-            after.warnings.push(format!("a replaced file could not be looked at again: {error}"));
-        }
-        let recorded = entry
-            .record(repo, Durable::Now)
-            .and_then(|_| records::forget_oldest(repo, &entry.pair[0], &entry.pair[1], KEPT_BASES));
-        if let Err(error) = recorded {
-            after.warnings.push(format!("the base of the next fold could not be recorded: {error}"));
-        }
+        let along = Along {
+            moving: Some(Moving { to: landed.head, who: &landed.who, message: &message }),
+            base: Some(self.entry),
+            carried: self.pointers.made(),
+            ..Along::default()
+        };
+        writer.apply(plan, &ground.snapshot.index, along, control)?;
+        phases.end("swap");
+        let forget = || records::forget_oldest(ground.repo, &self.entry.pair[0], &self.entry.pair[1], KEPT_BASES);
+        let after = writer.commit(forget, control)?;
+        phases.end("finish");
         Ok(after)
     }
 }

@@ -6,16 +6,18 @@ pub(crate) mod child;
 pub(crate) mod foreign;
 mod history;
 pub(crate) mod land;
+mod phases;
 mod pointers;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::combine::{self, Combined, Conflict, MergeEngine, Side, bases};
-use crate::control::{Control, DEFAULT_LOCK_WAIT, Stage, Stop};
+use crate::control::{Control, Stage, Stop};
 use crate::files::FilesError;
 use crate::files::fill::to_path;
-use crate::files::lock::{Hold, Lock, lock};
+use crate::files::lock::{Hold, Lock};
+use crate::git::lock_files::{self, lock_of};
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::{Head, OpenError, Repo};
 use crate::git::tree::Objects;
@@ -25,9 +27,11 @@ use crate::options::{Excludes, IsolationOptions, OPTIONS_FILE};
 use crate::records::{BaseEntry, ChildRecord};
 use crate::snapshot::{Rules, Setting, Snapshot, SnapshotError, snapshot};
 use crate::write::WriteError;
-use crate::write::index::IndexLock;
+use crate::write::recover::{self as recovery, Aftermath, Recovered, Verdict};
+use crate::write::writer::{Scope, Writer};
 
 use child::ChildSide;
+use phases::Phases;
 
 /// What to fold into what. Made by [`FoldRequest::new`]; the other fields are set afterwards.
 #[derive(Debug, Clone)]
@@ -119,6 +123,10 @@ pub struct FoldNotes {
     pub warnings: Vec<String>,
     /// Whether the fold changes `isolationOptions.toml`.
     pub options_changed: bool,
+    /// How long each phase took, in milliseconds, in their order: `lock`, `snapshot`, `combine`, `plan`,
+    /// `stage`, `objects`, `swap`, `finish`, as far as it came; `sync` is what `lock`, `stage`, `swap`
+    /// and `finish` spent on waiting for the disk.
+    pub phases_ms: Vec<(&'static str, u64)>,
     /// How long it took, in milliseconds.
     pub elapsed_ms: u64,
 }
@@ -160,8 +168,8 @@ pub(crate) enum FoldError {
     Write(#[from] WriteError),
     #[error("the Parent {} is in the middle of {operation}; finish or abort it first", show(parent))]
     Busy { parent: PathBuf, operation: &'static str },
-    #[error("another isofold holds {} and did not finish in time", show(.0))]
-    Held(PathBuf),
+    #[error("an earlier fold into {} was cut off; isofold recover settles it", show(.0))]
+    CutOff(PathBuf),
     #[error(
         "the Parent's branch {branch} is checked out at {} too; a fold would pull it from under that one",
         show(place)
@@ -229,7 +237,9 @@ pub(crate) fn fold(
     };
     let started = Instant::now();
     let mut notes = FoldNotes::default();
-    let result = run(request, &places, &options, &mut notes, control);
+    let mut phases = Phases::start();
+    let result = run(request, &places, &options, &mut notes, &mut phases, control);
+    notes.phases_ms = phases.spent();
     notes.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     match result {
         Ok(Done { landing, head, commits, files }) => FoldOutcome::Integrated(Box::new(Integration {
@@ -280,23 +290,24 @@ fn run(
     places: &Places,
     options: &IsolationOptions,
     notes: &mut FoldNotes,
+    phases: &mut Phases,
     control: &Control,
 ) -> Result<Done, FoldError> {
     let repo = Repo::open(&places.parent)?;
     let child = ChildSide::open_for(&repo, &places.child, request.foreign_child, control)?;
-    let _locks = lock_both(&repo, &child.repo, request.dry_run, control)?;
+    let _locks = lock_both(&repo, &child.repo, places, request.dry_run, notes, control)?;
     // Whoever held the Parent before us may have changed everything: look only now.
     let record = ChildRecord::read(child.repo.git_dir())?;
     check_parent(&repo, request, record.as_ref(), places)?;
-    let locks = if request.dry_run {
-        IndexLock::check(&repo.place().index_path())?;
-        repo.check_head_locks(&repo.head()?)?;
+    let writer = if request.dry_run {
+        let index = lock_of(&repo.place().index_path());
+        lock_files::check(repo.head_locks(&repo.head()?).into_iter().chain([index]))?;
         None
     } else {
-        Some((IndexLock::take(&repo.place().index_path())?, repo.lock_head()?))
+        Some(Writer::begin(&repo, Scope::Head, control)?)
     };
-    let head = match &locks {
-        Some((_, lock)) => lock.head().clone(),
+    let head = match &writer {
+        Some(writer) => writer.head().clone(),
         None => repo.head()?,
     };
     let child_head = child.repo.head()?;
@@ -318,6 +329,7 @@ fn run(
     let excludes = recorded.unwrap_or_else(|| options.excludes().clone());
     let made_from_here = record.as_ref().filter(|r| r.parent == places.parent && r.child == places.child);
     let isolated_here = made_from_here.is_some();
+    phases.end("lock");
     control.progress().enter(Stage::Snapshot);
     let (ours, theirs) = both(&repo, &child, &excludes, made_from_here, entry.as_ref(), &quarantine, control)?;
     if let Some(record) = record.as_ref().filter(|record| !record.included.is_empty()) {
@@ -325,6 +337,7 @@ fn run(
     }
     note_snapshots(notes, &ours, &theirs, &excludes, isolated_here);
 
+    phases.end("snapshot");
     control.progress().enter(Stage::Combining);
     let combined = combine::combine(
         &repo,
@@ -335,6 +348,7 @@ fn run(
         request.merge_engine,
         control,
     )?;
+    phases.end("combine");
     let (tree, engine) = match combined {
         Combined::Clean { tree, engine } => (tree, engine),
         Combined::Conflict { conflicts, engine } => {
@@ -363,33 +377,81 @@ fn run(
     };
     let planned = graph.plan(request.merge_engine, control)?;
     let who = planned.who(&repo, control)?;
-    let Some((index_lock, head_lock)) = locks else {
+    let Some(writer) = writer else {
         return Ok(Done { landing: planned.landing(), files, ..nothing });
     };
     control.progress().enter(Stage::Writing);
+    phases.end("plan");
     let landed = graph.make(&planned, request, who)?;
     let landing = planned.landing();
     let new_entry = next_entry(&repo, places, &child_head, entry.as_ref(), &theirs, &landed)?;
-    let staged = ground.stage(&plan, &quarantine, control)?;
-    let writing =
-        land::Writing { ground: &ground, plan: &plan, quarantine: &quarantine, pointers, index_lock, head_lock };
-    let after = writing.write(staged, &landed, request, &new_entry, control)?;
-    (notes.saved, notes.warnings) = (after.saved, after.warnings);
+    let writing = land::Landing {
+        ground: &ground,
+        plan: &plan,
+        quarantine: &quarantine,
+        pointers,
+        parent: head.id,
+        landed: &landed,
+        entry: &new_entry,
+    };
+    let mut after = Aftermath::default();
+    let result = writing.land(writer, request, &mut after, phases, control);
+    note_aftermath(notes, after);
+    result?;
     Ok(Done { landing, head: Some(landed.head), commits: landed.commits, files })
 }
 
-/// Both locks, in the order of the git directories, so that no two folds wait for each other.
-fn lock_both(parent: &Repo, child: &Repo, dry_run: bool, control: &Control) -> Result<Vec<Lock>, FoldError> {
-    let patience = (!control.has_clock()).then_some(DEFAULT_LOCK_WAIT);
+fn note_aftermath(notes: &mut FoldNotes, after: Aftermath) {
+    notes.saved.extend(after.saved);
+    notes.warnings.extend(after.warnings);
+    let kept = after
+        .kept
+        .iter()
+        .map(|path| format!("{} holds what somebody wrote to it meanwhile, not what the fold wants there", show(path)));
+    notes.warnings.extend(kept);
+}
+
+/// Both locks, in the order of the git directories, so that no two folds wait for each other. What a
+/// fold that was cut off left on either side is settled first.
+fn lock_both(
+    parent: &Repo,
+    child: &Repo,
+    places: &Places,
+    dry_run: bool,
+    notes: &mut FoldNotes,
+    control: &Control,
+) -> Result<Vec<Lock>, FoldError> {
     let parent_hold = if dry_run { Hold::Shared } else { Hold::Exclusive };
-    let mut wanted = [(parent.git_dir(), parent_hold), (child.git_dir(), Hold::Shared)];
-    wanted.sort_by_key(|(directory, _)| directory.to_owned());
-    let mut held = Vec::new();
-    for (directory, hold) in wanted {
-        let lock = lock(directory, hold, patience, control)?;
-        held.push(lock.ok_or_else(|| FoldError::Held(directory.to_owned()))?);
+    loop {
+        for (repo, place) in [(parent, &places.parent), (child, &places.child)] {
+            if !dry_run && let Some(recovered) = recovery::first(repo, control)? {
+                note_recovered(notes, place, recovered);
+            }
+        }
+        let mut wanted = [(parent.git_dir(), parent_hold), (child.git_dir(), Hold::Shared)];
+        wanted.sort_by_key(|(directory, _)| directory.to_owned());
+        let mut held = Vec::new();
+        for (directory, hold) in wanted {
+            held.push(recovery::held(directory, hold, control)?);
+        }
+        // Nobody is at work in either now: what is there was cut off while we waited.
+        let due = [(parent, &places.parent), (child, &places.child)];
+        match due.into_iter().find(|(repo, _)| recovery::is_due(repo.git_dir())) {
+            None => return Ok(held),
+            Some((_, place)) if dry_run => return Err(FoldError::CutOff(place.clone())),
+            Some(_) => {}
+        }
     }
-    Ok(held)
+}
+
+fn note_recovered(notes: &mut FoldNotes, place: &Path, recovered: Recovered) {
+    let done = match recovered.verdict {
+        Verdict::Cleared => "what it had left was removed",
+        Verdict::Finished => "it was finished",
+        Verdict::TakenBack => "it was taken back",
+    };
+    notes.warnings.push(format!("an earlier fold into {} was cut off; {done}", show(place)));
+    note_aftermath(notes, recovered.after);
 }
 
 /// Refuses a Parent that is in the middle of something or not where it was.

@@ -173,6 +173,11 @@ impl Pointers {
         Ok(())
     }
 
+    /// The refs that were made: the git directory of the submodule, the name.
+    pub(super) fn made(&self) -> Vec<(PathBuf, String)> {
+        self.made.iter().map(|(at, name)| (self.carries[*at].into.git_dir().to_owned(), name.clone())).collect()
+    }
+
     /// Takes the refs back; the objects are nobody's then.
     pub(super) fn undo(&mut self) {
         for (at, name) in self.made.drain(..) {

@@ -7,12 +7,14 @@ pub(crate) mod identity;
 pub(crate) mod index_file;
 pub(crate) mod local;
 mod locate;
+pub(crate) mod lock_files;
 pub(crate) mod merge_file;
 pub(crate) mod modules;
 pub(crate) mod nested;
 pub(crate) mod pack;
 pub(crate) mod program;
 pub(crate) mod quarantine;
+pub(crate) mod ref_files;
 pub(crate) mod refs;
 pub(crate) mod remote;
 pub(crate) mod repository;
@@ -38,6 +40,8 @@ pub(crate) enum GitError {
     Io { act: &'static str, path: PathBuf, source: std::io::Error },
     #[error("{} exists: another git process is at work there; let it finish, or remove the file if none runs", show(.0))]
     Held(PathBuf),
+    #[error("{what} moved meanwhile; try again")]
+    Moved { what: String },
     #[error("this build can't read {what}")]
     Format { what: String },
     #[error("the object {id} of {} is missing from the repository; git fsck says what else is", show(path))]

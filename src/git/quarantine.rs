@@ -300,6 +300,22 @@ impl Quarantine {
     }
 }
 
+/// Removes quarantines whose makers no longer run. One of a process that can't be seen from here is told
+/// by its lock.
+pub(crate) fn clear_dead(common: &Path) {
+    for entry in fs::read_dir(common).into_iter().flatten().flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let dead = name.to_str().is_some_and(|name| Owner::of_name_is_dead(name, OBJECTS));
+        let free = || matches!(lock(&path, Hold::Exclusive, Some(Duration::ZERO), &Control::new()), Ok(Some(_)));
+        if dead
+            && free()
+            && let Err(error) = crate::files::remove::remove_tree(&path)
+        {
+            tracing::warn!(%error, "the objects of a killed process could not be removed");
+        }
+    }
+}
+
 impl Drop for Quarantine {
     fn drop(&mut self) {
         for keep in self.keeps.borrow_mut().drain(..) {

@@ -1,14 +1,12 @@
-//! Refs: moving a branch safely, keeping work under `refs/isofold/`, and a lock on HEAD and its
-//! branch that is held from before the first look to the commit.
+//! Refs: moving a branch safely, and keeping work under `refs/isofold/`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use git2::{ErrorClass, ErrorCode, Oid, Reference, Repository, Transaction};
+use git2::{ErrorClass, ErrorCode, Oid, Reference, Repository};
 
-use super::identity::Identity;
-use super::repository::{Head, Repo};
+use super::repository::Repo;
 use super::{Act, GitError};
 use crate::control::{Control, POLL};
 
@@ -272,64 +270,15 @@ impl Repo {
         Ok(name)
     }
 
-    /// Saves content that has no place in a tree; returns the ref's name.
+    /// Saves content that has no place in a tree, synced; returns the ref's name.
     pub(crate) fn save_blob(&self, label: &str, content: &[u8]) -> Result<String, GitError> {
         let id = self.library().blob(content).act(|| "cannot write a blob".to_owned())?;
-        self.save(&format!("late-{label}"), id)
-    }
-
-    /// Whether somebody holds the lock of HEAD or of its branch, without taking either.
-    pub(crate) fn check_head_locks(&self, head: &Head) -> Result<(), GitError> {
-        let branch = head.branch.as_ref().map(|name| self.common_dir().join(format!("{name}.lock")));
-        let locks = [Some(self.git_dir().join("HEAD.lock")), branch];
-        match locks.into_iter().flatten().find(|lock| lock.symlink_metadata().is_ok()) {
-            Some(lock) => Err(GitError::Held(lock)),
-            None => Ok(()),
+        let name = id.to_string();
+        let file = self.common_dir().join("objects").join(&name[..2]).join(&name[2..]);
+        // An object that is packed already is on the disk.
+        if let Ok(object) = std::fs::File::open(&file) {
+            object.sync_all().map_err(GitError::io("cannot sync", &file))?;
         }
-    }
-
-    /// Locks HEAD and the branch it is on, then reads them.
-    pub(crate) fn lock_head(&self) -> Result<HeadLock<'_>, GitError> {
-        let act = || "cannot lock HEAD".to_owned();
-        let before = self.head()?;
-        self.check_head_locks(&before)?;
-        let mut transaction = self.library().transaction().act(act)?;
-        transaction.lock_ref("HEAD").map_err(|e| busy(e, "HEAD"))?;
-        if let Some(branch) = &before.branch {
-            transaction.lock_ref(branch).map_err(|e| busy(e, branch))?;
-        }
-        let head = self.head()?;
-        if head.branch != before.branch {
-            return Err(GitError::Library {
-                act: "HEAD".to_owned(),
-                source: git2::Error::from_str("moved meanwhile; try again"),
-            });
-        }
-        Ok(HeadLock { transaction, head })
-    }
-}
-
-fn busy(error: git2::Error, name: &str) -> GitError {
-    GitError::Library { act: format!("{name} is locked by another git process"), source: error }
-}
-
-/// HEAD and its branch, locked until this is dropped or advanced.
-pub(crate) struct HeadLock<'repo> {
-    transaction: Transaction<'repo>,
-    head: Head,
-}
-
-impl HeadLock<'_> {
-    /// What HEAD says, and will go on saying while this is held.
-    pub(crate) fn head(&self) -> &Head {
-        &self.head
-    }
-
-    /// Points HEAD's branch, or a detached HEAD, at `to`, and lets go.
-    pub(crate) fn advance(mut self, to: Oid, who: &Identity, message: &str) -> Result<(), GitError> {
-        let name = self.head.branch.as_deref().unwrap_or("HEAD");
-        let act = || format!("cannot move {name}");
-        self.transaction.set_target(name, to, Some(&who.committer), message).act(act)?;
-        self.transaction.commit().act(act)
+        self.save(label, id)
     }
 }

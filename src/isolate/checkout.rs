@@ -6,7 +6,6 @@ use std::time::Instant;
 use super::undo::Undo;
 use super::{IsolateError, Isolation, Wanted, branch, carry_settings, recover, register, registry_lock};
 use crate::control::{Control, Stage};
-use crate::files::lock::{Hold, lock};
 use crate::files::owner::Owner;
 use crate::git::program::Git;
 use crate::git::repository::{Head, Repo};
@@ -24,9 +23,7 @@ pub(crate) fn check_out(
 ) -> Result<Isolation, IsolateError> {
     let started = Instant::now();
     let repo = Repo::open(&places.parent)?;
-    let patience = (!control.has_clock()).then_some(crate::control::DEFAULT_LOCK_WAIT);
-    let _parent = lock(repo.git_dir(), Hold::Shared, patience, control)?
-        .ok_or_else(|| IsolateError::Busy(places.parent.clone()))?;
+    let _parent = super::shared(&repo, control)?;
     recover::recover_children(&repo, control)?;
     let head = Head { branch: repo.head()?.branch, id: Some(commit) };
     let mut undo = Undo::new(&repo);

@@ -32,6 +32,7 @@ use crate::invocation::{self, Places};
 use crate::options::{Excludes, IsolationOptions};
 use crate::records::{BaseEntry, ChildRecord, Durable, Made, Omitted, State};
 use crate::snapshot::{PathRules, SnapshotError, covered};
+use crate::write::{WriteError, recover as recovery};
 
 use outside::PointsOutside;
 use undo::Undo;
@@ -133,6 +134,10 @@ pub(crate) enum IsolateError {
     Files(#[from] FilesError),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("another isofold is at work in {} and did not finish in time", show(.0))]
+    Busy(PathBuf),
     #[error("the branch {branch} is {how} at {}; finish there, or use another id", show(place))]
     BranchInUse { branch: String, how: &'static str, place: PathBuf },
     #[error("the branch {branch} can't be made because {other} exists; rename or delete that one")]
@@ -151,8 +156,6 @@ pub(crate) enum IsolateError {
         show(admin)
     )]
     HeldByGone { place: PathBuf, admin: PathBuf, held: String },
-    #[error("another isofold is at work in {} and did not finish in time", show(.0))]
-    Busy(PathBuf),
 }
 
 impl IsolateError {
@@ -161,6 +164,7 @@ impl IsolateError {
             Self::Git(error) => error.stop(),
             Self::Files(error) => error.stop(),
             Self::Snapshot(error) => error.stop(),
+            Self::Write(error) => error.stop(),
             _ => None,
         }
     }
@@ -233,13 +237,23 @@ pub(crate) struct Wanted<'a> {
     pub(crate) include: Option<&'a PathRules>,
 }
 
+/// Holds the Parent among other readers, once nothing is half done in it.
+fn shared(repo: &Repo, control: &Control) -> Result<Lock, IsolateError> {
+    loop {
+        recovery::first(repo, control)?;
+        let held = recovery::held(repo.git_dir(), Hold::Shared, control)?;
+        // Cut off while we waited, or not.
+        if !recovery::is_due(repo.git_dir()) {
+            return Ok(held);
+        }
+    }
+}
+
 /// Makes the Child at a place that was checked.
 pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> Result<Isolation, IsolateError> {
     let started = Instant::now();
     let repo = Repo::open(&places.parent)?;
-    let patience = (!control.has_clock()).then_some(crate::control::DEFAULT_LOCK_WAIT);
-    let _parent = lock(repo.git_dir(), Hold::Shared, patience, control)?
-        .ok_or_else(|| IsolateError::Busy(places.parent.clone()))?;
+    let _parent = shared(&repo, control)?;
     recover::recover_children(&repo, control)?;
     let head = repo.head()?;
     let index = IndexFile::read(&repo.place().index_path())?;

@@ -8,7 +8,6 @@ use super::recover::{self, Recovered};
 use super::rescue::{self, Held};
 use crate::control::{Control, Stage, Stop};
 use crate::files::as_path;
-use crate::files::lock::{Hold, lock};
 use crate::files::owner::Owner;
 use crate::files::remove::{empty_worktree, mounted_below, newer_than, open_files, remove_tree};
 use crate::git::identity::Identity;
@@ -147,12 +146,13 @@ fn run(child: &Path, force: bool, settled: Settled<'_>, control: &Control) -> Re
     if !admin.is_dir() {
         return Ok(Vec::new());
     }
-    let patience = (!control.has_clock()).then_some(crate::control::DEFAULT_LOCK_WAIT);
-    let _lock = lock(&admin, Hold::Exclusive, patience, control)?.ok_or_else(|| IsolateError::Busy(real.clone()))?;
+    let _lock = crate::write::recover::exclusive(&admin, control)?;
     // Whoever held it may have removed it all.
     if !admin.is_dir() {
         return Ok(Vec::new());
     }
+    // A fold into this directory that was cut off.
+    crate::write::recover::recover(&repo)?;
     let record = ChildRecord::read(&admin)?;
     let newer = match &record {
         Some(record) if removing(record) => {

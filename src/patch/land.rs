@@ -29,6 +29,8 @@ pub(super) fn land(
     let _held = held.ok_or_else(|| {
         PatchError::Failed(format!("another isofold holds {} and did not finish in time", show(&root)))
     })?;
+    // A landing that was cut off.
+    crate::write::recover::recover(&main)?;
     let slot = store.find(agent, Hold::Shared, control)?;
     let patch = slot.patch()?.unwrap_or_default();
     if patch.is_empty() {

@@ -11,15 +11,14 @@ use std::path::Path;
 use super::{Landed, PatchError};
 use crate::control::Control;
 use crate::files::{FilesError, as_path};
+use crate::git::GitError;
 use crate::git::index_file::IndexFile;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::{Repo, plain_content};
 use crate::git::tree::{Change, Item, MODE_EXECUTABLE, MODE_FILE, MODE_LINK, Objects, hash_blob};
-use crate::git::{GitError, show};
 use crate::snapshot::{Snapshot, attributes_above};
-use crate::write::plan::{self, Ground, Plan, Step};
-use crate::write::stage::Stage;
-use crate::write::swap::Swap;
+use crate::write::plan::{self, Ground, Old, Plan, Step};
+use crate::write::writer::{Along, Scope, Writer};
 
 /// What stands at a path in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,14 +114,15 @@ impl Checkout<'_> {
             }
             let path = path.clone();
             let raw = before.raw().map(hash_blob).transpose()?;
+            let old = raw.map(|raw| Old { raw, mode: before.mode() });
             let new = match after.raw() {
                 Some(bytes) => Some(Item { mode: after.mode(), id: store.write(bytes)? }),
                 None => None,
             };
-            plan.steps.push(match (raw, new) {
-                (Some(raw), Some(new)) => Step::Replace { path, raw, new },
+            plan.steps.push(match (old, new) {
+                (Some(old), Some(new)) => Step::Replace { path, old, new },
                 (None, Some(new)) => Step::Add { path, new },
-                (Some(raw), None) => Step::Delete { path, raw },
+                (Some(old), None) => Step::Delete { path, old },
                 // A submodule's directory.
                 (None, None) if *after == Content::Directory => Step::Submodule { path, comes: true },
                 (None, None) if self.is_empty(&path) => Step::Submodule { path, comes: false },
@@ -156,20 +156,13 @@ impl Checkout<'_> {
         let git = self.repo.git();
         let ground = self.ground(index, &git)?;
         let entered = self.quarantine.enter(git.clone())?;
-        let stage = Stage::new(&ground, plan, &entered, self.repo.git_dir(), as_is, self.control)?;
-        let swap = Swap::carry_out(self.repo.work_dir(), plan, stage, self.control)?;
-        let mut landed = Landed { root: self.repo.work_dir().to_owned(), ..Landed::default() };
-        landed.files = plan.steps.iter().map(|step| as_path(path_of(step)).to_owned()).collect();
-        landed.files.sort();
-        let kept = swap.keep(|late| {
-            let content = fs::read(&late.file).map_err(GitError::io("cannot read", &late.file))?;
-            landed.saved.push(self.repo.save_blob(&show(as_path(&late.path)), &content)?);
-            Ok(())
-        });
-        if let Err(error) = kept {
-            landed.warnings.push(format!("a replaced file could not be looked at again: {error}"));
-        }
-        Ok(landed)
+        let mut writer = Writer::begin(self.repo, Scope::Files, self.control)?;
+        writer.stage(&ground, plan, &entered, as_is, self.control)?;
+        let after = writer.finish(plan, index, Along::default(), self.control)?;
+        let mut files: Vec<_> = plan.steps.iter().map(|step| as_path(path_of(step)).to_owned()).collect();
+        files.sort();
+        let root = self.repo.work_dir().to_owned();
+        Ok(Landed { root, files, saved: after.saved, warnings: after.warnings, ..Landed::default() })
     }
 
     fn is_empty(&self, path: &[u8]) -> bool {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{Durable, VERSION, decode_path, encode_path, oid, path_text, read, text_path, write_atomic};
+use crate::git::ref_files::make_hidden;
 use crate::git::refs::BASES;
 use crate::git::repository::Repo;
 use crate::git::{GitError, Oid};
@@ -61,13 +62,6 @@ fn directory(repo: &Repo) -> PathBuf {
 }
 
 impl BaseEntry {
-    /// Writes the entry under a fresh name, its ref first; returns the name both share.
-    pub(crate) fn record(&self, repo: &Repo, durable: Durable) -> Result<String, GitError> {
-        let name = Self::fresh_name();
-        self.record_as(repo, &name, durable)?;
-        Ok(name)
-    }
-
     /// A name that no other entry has.
     pub(crate) fn fresh_name() -> String {
         random_name()
@@ -76,6 +70,17 @@ impl BaseEntry {
     /// Writes the entry, its ref first; both get this name.
     pub(crate) fn record_as(&self, repo: &Repo, name: &str, durable: Durable) -> Result<(), GitError> {
         repo.set_hidden_ref(&format!("{BASES}{name}"), self.base)?;
+        let written =
+            self.text().and_then(|text| write_atomic(&directory(repo).join(format!("{name}.toml")), &text, durable));
+        if let Err(error) = written {
+            forget(repo, name)?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// The text of the entry's file, for [`put`].
+    pub(crate) fn text(&self) -> Result<String, GitError> {
         let text = |id: Oid| id.to_string();
         let stored = Stored {
             version: VERSION,
@@ -88,14 +93,7 @@ impl BaseEntry {
             sequence: self.sequence,
             untracked: self.untracked.iter().map(|p| encode_path(p)).collect(),
         };
-        let written = toml::to_string(&stored)
-            .map_err(|e| GitError::Format { what: format!("a base entry ({e})") })
-            .and_then(|text| write_atomic(&directory(repo).join(format!("{name}.toml")), &text, durable));
-        if let Err(error) = written {
-            forget(repo, name)?;
-            return Err(error);
-        }
-        Ok(())
+        toml::to_string(&stored).map_err(|e| GitError::Format { what: format!("a base entry ({e})") })
     }
 
     /// The entries of a pair of directories, newest first.
@@ -138,18 +136,43 @@ pub(crate) fn forget_bases_of(repo: &Repo, side: &Path, except: &str) -> Result<
     Ok(())
 }
 
-/// Keeps the newest `keep` entries of a pair.
-pub(crate) fn forget_oldest(repo: &Repo, one: &Path, two: &Path, keep: usize) -> Result<(), GitError> {
+/// Writes an entry from its [`BaseEntry::text`] under a given name, as often as need be. `scratch` is a
+/// directory of the caller's in the repository, for files that are not whole yet.
+pub(crate) fn put(repo: &Repo, name: &str, base: Oid, text: &str, scratch: &Path) -> Result<(), GitError> {
+    make_hidden(repo, &format!("{BASES}{name}"), base, scratch)?;
+    let directory = directory(repo);
+    let (beside, file) = (scratch.join("base-new"), directory.join(format!("{name}.toml")));
+    let written = || -> std::io::Result<()> {
+        std::fs::create_dir_all(&directory)?;
+        let mut new = std::fs::File::create(&beside)?;
+        std::io::Write::write_all(&mut new, text.as_bytes())?;
+        new.sync_data()?;
+        std::fs::rename(&beside, &file)?;
+        std::fs::File::open(&directory)?.sync_all()
+    };
+    written().map_err(GitError::io("cannot write", &file))
+}
+
+/// Forgets all but the newest `keep` entries of a pair; the refs of those are left for the caller to
+/// remove.
+pub(crate) fn forget_oldest(repo: &Repo, one: &Path, two: &Path, keep: usize) -> Result<Vec<String>, GitError> {
     let mut entries: Vec<(String, u64)> = all(repo)?
         .into_iter()
         .filter(|(_, e)| e.pair.iter().all(|p| p == one || p == two))
         .map(|(name, e)| (name, e.sequence))
         .collect();
     entries.sort_by_key(|(_, sequence)| std::cmp::Reverse(*sequence));
+    let mut refs = Vec::new();
     for (name, _) in entries.into_iter().skip(keep) {
-        forget(repo, &name)?;
+        let file = directory(repo).join(format!("{name}.toml"));
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(GitError::io("cannot remove", &file)(error));
+            }
+            _ => refs.push(format!("{BASES}{name}")),
+        }
     }
-    Ok(())
+    Ok(refs)
 }
 
 /// Removes one entry, the file first; what was the last one takes the directories along.
@@ -199,8 +222,8 @@ pub(crate) fn all(repo: &Repo) -> Result<Vec<(String, BaseEntry)>, GitError> {
     Ok(found)
 }
 
-/// A name that no other entry has: time and process, then what tells two of one moment apart.
-fn random_name() -> String {
+/// A name that nothing else has: time and process, then what tells two of one moment apart.
+pub(crate) fn random_name() -> String {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::hash::RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());

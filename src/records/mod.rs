@@ -10,7 +10,9 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-pub(crate) use base::{BaseEntry, all as all_bases, bases_directory, bases_of, forget, forget_bases_of, forget_oldest};
+pub(crate) use base::{
+    BaseEntry, all as all_bases, bases_directory, bases_of, forget, forget_bases_of, forget_oldest, put, random_name,
+};
 pub(crate) use child::{ChildRecord, Made, Omitted, State};
 pub(crate) use session::SessionRecord;
 

@@ -8,10 +8,10 @@ use super::work::{self, Content, Open};
 use super::{SessionError, record};
 use crate::combine::markers::{Labels, with_markers};
 use crate::combine::{self, Bases, Combined, Conflict, MergeEngine, Side};
-use crate::control::{Control, DEFAULT_LOCK_WAIT};
+use crate::control::Control;
 use crate::files::as_path;
 use crate::files::fill::to_path;
-use crate::files::lock::{Hold, Lock, lock};
+use crate::files::lock::{Hold, Lock};
 use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
@@ -25,8 +25,8 @@ use crate::patch::working::Checkout;
 use crate::records::{ChildRecord, SessionRecord};
 use crate::snapshot::{Rules, Setting, Snapshot, snapshot};
 use crate::write::WriteError;
-use crate::write::index::{self, IndexLock};
-use crate::write::swap::Swap;
+use crate::write::recover::{self as recovery};
+use crate::write::writer::{Along, Moving, Scope, Writer};
 
 /// How to keep a session.
 #[derive(Debug, Clone, Default)]
@@ -121,17 +121,16 @@ pub fn keep(at: &Path, name: &str, request: &KeepRequest, control: &Control) -> 
     })
 }
 
-/// The main tree for us alone, the session for readers.
+/// The main tree for us alone, the session for readers. A landing in the main tree that was cut off is
+/// settled first.
 fn locked(main: &Repo, open: &Open, control: &Control) -> Result<Vec<Lock>, SessionError> {
     let mut wanted = [(main.git_dir(), Hold::Exclusive), (open.child.git_dir(), Hold::Shared)];
     wanted.sort_by_key(|(directory, _)| directory.to_owned());
     let mut held = Vec::new();
     for (directory, hold) in wanted {
-        let lock = lock(directory, hold, Some(DEFAULT_LOCK_WAIT), control)?;
-        held.push(lock.ok_or_else(|| {
-            SessionError::failed(format!("another isofold holds {} and did not finish in time", show(directory)))
-        })?);
+        held.push(recovery::held(directory, hold, control)?);
     }
+    recovery::recover(main)?;
     Ok(held)
 }
 
@@ -178,6 +177,8 @@ impl Keeping<'_> {
     /// Applies the session's changes; `Ok(Ok(None))` where there are none, `Ok(Err(_))` on a conflict.
     fn apply(&self, content: &Content) -> Result<Result<Option<Applied>, Kept>, SessionError> {
         let Self { main, quarantine, control, .. } = *self;
+        // Index and HEAD stay as they are from here on.
+        let writer = Writer::begin(main, Scope::Head, control)?;
         let ours = self.main_content()?;
         let base = main.tree_of(self.session.base)?;
         let theirs = content.tree;
@@ -191,6 +192,7 @@ impl Keeping<'_> {
         let tree = match combined {
             Combined::Clean { tree, .. } => tree,
             Combined::Conflict { conflicts, .. } => {
+                drop(writer);
                 let sides = Sides { bases, ours: &ours, theirs, combined: true };
                 return self.conflict(&sides, conflicts).map(Err);
             }
@@ -198,7 +200,7 @@ impl Keeping<'_> {
         if tree == ours.tree {
             return Ok(Ok(None));
         }
-        match self.write(&ours, tree, content) {
+        match self.write(writer, &ours, tree, content) {
             Ok(applied) => Ok(Ok(Some(applied))),
             Err(Stopped::Conflicts(conflicts)) => {
                 let sides = Sides { bases, ours: &ours, theirs, combined: false };
@@ -250,42 +252,27 @@ impl Stopped {
 }
 
 impl Keeping<'_> {
-    fn write(&self, ours: &Snapshot, tree: Oid, content: &Content) -> Result<Applied, Stopped> {
+    fn write(&self, mut writer: Writer<'_>, ours: &Snapshot, tree: Oid, content: &Content) -> Result<Applied, Stopped> {
         let Self { main, quarantine, control, .. } = *self;
-        let mut index_lock = IndexLock::take(&main.place().index_path())?;
-        let head_lock = main.lock_head()?;
         let changes = quarantine.changes(ours.tree, tree)?;
         let files: Vec<PathBuf> = changes.iter().map(|change| to_path(&change.path)).collect();
         let staged = self.staged(ours, tree, content)?;
-        let head = head_lock.head().id;
+        let head = writer.head().id;
         let commit = self.request.commit.then(|| self.commit(ours, tree, content, head)).transpose()?;
         let ground = crate::fold::land::Ground::new(main, ours)?;
         let plan = ground.plan(&changes, control).map_err(Stopped::of)?;
-        let stage = ground.stage(&plan, quarantine, control).map_err(Stopped::of)?;
-        let swap = Swap::carry_out(main.work_dir(), &plan, stage, control).map_err(Stopped::of)?;
-        let bytes = index::staged(&swap, &ours.before, &plan, &staged.paths);
-        let advanced = index_lock
-            .write(&bytes)
-            .and_then(|()| Ok(control.check()?))
-            .and_then(|()| quarantine.release())
-            .and_then(|()| match &commit {
-                Some((id, who)) => head_lock.advance(*id, who, &format!("isofold: session {}", self.session.name)),
-                None => Ok(()),
-            })
-            .and_then(|()| index_lock.commit());
-        if let Err(error) = advanced {
-            swap.undo()?;
-            return Err(error.into());
+        ground.stage(&mut writer, &plan, quarantine, control).map_err(Stopped::of)?;
+        quarantine.release()?;
+        let message = format!("isofold: session {}", self.session.name);
+        if let Some((id, _)) = &commit {
+            writer.keep_alive(head, *id)?;
         }
-        let mut saved = Vec::new();
-        swap.keep(|late| {
-            let content = std::fs::read(&late.file).map_err(GitError::io("cannot read", &late.file))?;
-            saved.push(main.save_blob(&show(as_path(&late.path)), &content)?);
-            Ok(())
-        })
-        .map_err(SessionError::failed)?;
+        let moving = commit.as_ref().map(|(id, who)| Moving { to: *id, who, message: &message });
+        let along = Along { moving, staged: Some(&staged.paths), ..Along::default() };
+        let after = writer.finish(&plan, &ours.before, along, control).map_err(Stopped::of)?;
         let unstaged = staged.refused.iter().map(|path| to_path(path)).collect();
-        Ok(Applied { files, unstaged, commit: commit.map(|c| c.0), saved, warnings: Vec::new() })
+        let commit = commit.map(|(id, _)| id);
+        Ok(Applied { files, unstaged, commit, saved: after.saved, warnings: after.warnings })
     }
 
     /// What the session did, without the files that git ignores: those are in the working files only.

@@ -4,27 +4,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::beneath::Beneath;
 use super::{WriteError, conflict};
 use crate::combine::Conflict;
 use crate::control::Control;
 use crate::files::as_path;
 use crate::git::index_file::{Entry, IndexFile, IndexStat};
 use crate::git::program::Git;
-use crate::git::tree::{Change, Item, MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK, hash_blob, hash_file};
+use crate::git::tree::{Change, Item, MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK};
 use crate::git::{GitError, Oid};
+
+/// A file as the plan found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Old {
+    /// The id that its bytes would have as a blob, or a link's target.
+    pub(crate) raw: Oid,
+    /// Its mode on the disk.
+    pub(crate) mode: u32,
+}
 
 /// One step on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing stands there; the file comes.
     Add { path: Vec<u8>, new: Item },
-    /// The file there, whose bytes hash to `raw`, is replaced.
-    Replace { path: Vec<u8>, raw: Oid, new: Item },
-    /// The file there, whose bytes hash to `raw`, goes.
-    Delete { path: Vec<u8>, raw: Oid },
+    /// The file there is replaced.
+    Replace { path: Vec<u8>, old: Old, new: Item },
+    /// The file there goes.
+    Delete { path: Vec<u8>, old: Old },
     /// A submodule's empty directory comes or goes.
     Submodule { path: Vec<u8>, comes: bool },
 }
@@ -93,9 +103,10 @@ pub(crate) fn plan(ground: &Ground<'_>, changes: &[Change], control: &Control) -
                 };
                 // The bytes first, the stat after: an edit between the two shows in the stat.
                 let raw = raw_id(ground.root, path)?;
+                let seen = Old { raw, mode: meta.mode() };
                 let step = match new {
-                    Some(new) => Step::Replace { path: path.to_vec(), raw, new },
-                    None => Step::Delete { path: path.to_vec(), raw },
+                    Some(new) => Step::Replace { path: path.to_vec(), old: seen, new },
+                    None => Step::Delete { path: path.to_vec(), old: seen },
                 };
                 let flagged = entry.is_some_and(Entry::flagged);
                 let clean = !flagged
@@ -299,17 +310,10 @@ fn same_kind(meta: &Metadata, item: Item, file_mode: bool) -> bool {
     meta.is_file() && (!file_mode || executable == (item.mode == MODE_EXECUTABLE))
 }
 
-/// The blob id of the bytes on the disk, a link's target for a link.
+/// The blob id of the bytes on the disk, a link's target for a link; no id that any content has where
+/// something else took the file's place.
 fn raw_id(root: &Path, path: &[u8]) -> Result<Oid, GitError> {
-    raw_id_at(&root.join(as_path(path)))
-}
-
-pub(super) fn raw_id_at(full: &Path) -> Result<Oid, GitError> {
-    let link = || -> io::Result<Option<PathBuf>> {
-        if fs::symlink_metadata(full)?.is_symlink() { fs::read_link(full).map(Some) } else { Ok(None) }
-    };
-    match link().map_err(GitError::io("cannot read", full))? {
-        Some(target) => hash_blob(target.as_os_str().as_bytes()),
-        None => hash_file(full),
-    }
+    let read = || -> io::Result<Option<Oid>> { Beneath::open(root)?.hash(path) };
+    let found = read().map_err(GitError::io("cannot read", &root.join(as_path(path))))?;
+    Ok(found.unwrap_or(Oid::ZERO_SHA1))
 }

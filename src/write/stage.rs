@@ -8,40 +8,111 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::WriteError;
 use super::plan::{Ground, Plan, Step};
+use super::{WriteError, crash};
 use crate::control::Control;
 use crate::files::{FilesError, as_path};
-use crate::git::GitError;
 use crate::git::index_file::{IndexFile, IndexStat, NewEntry};
 use crate::git::program::Git;
-use crate::git::tree::{Item, MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK, Objects};
+use crate::git::tree::{Item, MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK, Objects, hash_blob};
+use crate::git::{GitError, Oid};
 
 /// The device of a directory, and on Linux its mount: nothing can be renamed from one mount to another,
 /// be it of the same file system.
 type Mount = (u64, u64);
 
-/// Directories for new files and for what they replace, one on each mount that is written to.
+/// The directories that new files are made in and old ones go to, one on each mount that is written
+/// to. The first is on the mount of the directory itself.
+#[derive(Debug)]
+pub(crate) struct Rooms(Vec<(Mount, PathBuf)>);
+
+impl Rooms {
+    /// Where the rooms of a plan have to be; none is made. `own` is a directory of ours that can hold
+    /// the first one, if it is on the right mount; others get names with `id` in them.
+    pub(crate) fn of(root: &Path, plan: &Plan, own: &Path, id: &str) -> Result<Self, WriteError> {
+        let name = format!(".isofold-stage-{id}");
+        let root_mount = mount_of(root)?;
+        let first = if mount_of(own)? == root_mount { own.join("stage") } else { root.join(&name) };
+        let mut rooms = vec![(root_mount, first)];
+        for step in &plan.steps {
+            if let Step::Add { path, .. } | Step::Replace { path, .. } | Step::Delete { path, .. } = step {
+                let above = existing_above(root, path);
+                let mount = mount_of(&above)?;
+                if rooms.iter().all(|(known, _)| *known != mount) {
+                    rooms.push((mount, top_of(root, &above)?.join(&name)));
+                }
+            }
+        }
+        Ok(Self(rooms))
+    }
+
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(|(_, room)| room.as_path())
+    }
+
+    /// The room on the mount that `path` is on.
+    fn index_for(&self, root: &Path, path: &[u8]) -> Result<usize, WriteError> {
+        let mount = mount_of(&existing_above(root, path))?;
+        Ok(self.0.iter().position(|(known, _)| *known == mount).unwrap_or(0))
+    }
+}
+
+/// Refuses a plan for directories that this process may not write to, before anything is made.
+fn check_permission(root: &Path, plan: &Plan) -> Result<(), FilesError> {
+    let mut known = std::collections::BTreeSet::new();
+    for step in &plan.steps {
+        let (Step::Add { path, .. }
+        | Step::Replace { path, .. }
+        | Step::Delete { path, .. }
+        | Step::Submodule { path, .. }) = step;
+        let above = existing_above(root, path);
+        if known.contains(&above) {
+            continue;
+        }
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        let allowed = rustix::fs::accessat(rustix::fs::CWD, &above, access, rustix::fs::AtFlags::EACCESS);
+        allowed.map_err(|error| FilesError::io("cannot write to", &above)(error.into()))?;
+        known.insert(above);
+    }
+    Ok(())
+}
+
+/// A new file that is ready.
+#[derive(Debug)]
+pub(super) struct Staged {
+    /// Its name in the room.
+    pub(super) name: Vec<u8>,
+    /// The id of its bytes.
+    pub(super) raw: Oid,
+    /// Its stat data while only we knew of it.
+    pub(super) stat: IndexStat,
+    pub(super) inode: u64,
+}
+
+/// The new files of a plan, in their rooms.
+#[derive(Debug)]
 pub(crate) struct Stage {
-    rooms: Vec<(Mount, tempfile::TempDir)>,
-    /// Path in the work tree → the new file, and its stat data while only we knew of it.
-    files: BTreeMap<Vec<u8>, (PathBuf, IndexStat)>,
-    count: usize,
+    rooms: Rooms,
+    /// Path in the work tree → which room, and the new file where one comes.
+    files: BTreeMap<Vec<u8>, (usize, Option<Staged>)>,
 }
 
 impl Stage {
-    /// Writes every new file of the plan. `git` reads the objects of the new tree; `git_dir` is
-    /// where the first room is made if it is on the work tree's file system. Where nothing converts
-    /// content, `unconverted` gives the objects and no git is needed.
-    pub(crate) fn new(
+    /// Makes the rooms and writes every new file of the plan. `git` reads the objects of the new tree.
+    /// Where nothing converts content, `unconverted` gives the objects and no git is needed.
+    pub(crate) fn fill(
+        rooms: Rooms,
         ground: &Ground<'_>,
         plan: &Plan,
         git: &Git,
-        git_dir: &Path,
         unconverted: Option<&dyn Objects>,
         control: &Control,
     ) -> Result<Self, WriteError> {
-        let mut stage = Self { rooms: Vec::new(), files: BTreeMap::new(), count: 0 };
+        check_permission(ground.root, plan)?;
+        for room in rooms.paths() {
+            fs::create_dir(room).map_err(FilesError::io("cannot write to", room.parent().unwrap_or(room)))?;
+        }
+        crash::point("stage-room");
         let coming: Vec<(&[u8], Item)> = plan
             .steps
             .iter()
@@ -50,80 +121,75 @@ impl Stage {
                 _ => None,
             })
             .collect();
-        let root_mount = mount_of(ground.root)?;
-        let base = if mount_of(git_dir)? == root_mount { git_dir } else { ground.root };
-        stage.room_at(root_mount, base)?;
+        let mut files = BTreeMap::new();
         for step in &plan.steps {
-            if let Step::Add { path, .. } | Step::Replace { path, .. } | Step::Delete { path, .. } = step {
-                let above = existing_above(ground.root, path);
-                let mount = mount_of(&above)?;
-                if mount != root_mount {
-                    stage.room_at(mount, &top_of(ground.root, &above)?)?;
-                }
+            if let Step::Delete { path, .. } = step {
+                files.insert(path.clone(), (rooms.index_for(ground.root, path)?, None));
             }
         }
-        if coming.is_empty() {
-            return Ok(stage);
-        }
-        let room = stage.rooms[0].1.path().to_owned();
+        let room = rooms.0[0].1.clone();
         let tree = room.join("tree");
-        fs::create_dir(&tree).map_err(FilesError::io("cannot write to", &room))?;
-        match unconverted {
-            Some(objects) => write_plain(&coming, objects, &tree, control)?,
-            None => checkout(ground, plan, &coming, git, &room, &tree, control)?,
+        if !coming.is_empty() {
+            fs::create_dir(&tree).map_err(FilesError::io("cannot write to", &room))?;
+            match unconverted {
+                Some(objects) => write_plain(&coming, objects, &tree, control)?,
+                None => checkout(ground, plan, &coming, git, &room, &tree, control)?,
+            }
         }
-        for (path, _) in &coming {
+        for (number, (path, item)) in coming.iter().enumerate() {
             let mut file = tree.join(as_path(path));
-            let mount = mount_of(&existing_above(ground.root, path))?;
-            if mount != root_mount {
-                let moved = stage.spare_on(mount);
+            let mut name = [b"tree/", *path].concat();
+            let at = rooms.index_for(ground.root, path)?;
+            if at != 0 {
+                name = format!("new-{number}").into_bytes();
+                let moved = rooms.0[at].1.join(as_path(&name));
                 move_across(&file, &moved).map_err(FilesError::io("cannot write", &moved))?;
                 file = moved;
             }
             let stat = rustix::fs::lstat(&file).map_err(|e| FilesError::io("cannot read", &file)(e.into()))?;
-            stage.files.insert(path.to_vec(), (file, IndexStat::of(&stat)));
+            let raw = if unconverted.is_some() { item.id } else { raw_of(&file)? };
+            let staged = Staged { name, raw, stat: IndexStat::of(&stat), inode: stat.st_ino };
+            files.insert(path.to_vec(), (at, Some(staged)));
         }
-        Ok(stage)
+        crash::point("staged");
+        Ok(Self { rooms, files })
     }
 
-    fn room_at(&mut self, mount: Mount, directory: &Path) -> Result<(), WriteError> {
-        if self.rooms.iter().all(|(known, _)| *known != mount) {
-            let room = tempfile::Builder::new().prefix(".isofold-stage-").tempdir_in(directory);
-            self.rooms.push((mount, room.map_err(FilesError::io("cannot write to", directory))?));
+    pub(crate) fn rooms(&self) -> &Rooms {
+        &self.rooms
+    }
+
+    /// Which room a path's files are in, and its new file.
+    pub(super) fn of(&self, path: &[u8]) -> Option<(usize, Option<&Staged>)> {
+        self.files.get(path).map(|(room, staged)| (*room, staged.as_ref()))
+    }
+
+    /// The files and directories of the rooms, to be synced.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        for (at, staged) in self.files.values() {
+            let Some(staged) = staged else { continue };
+            let room = &self.rooms.0[*at].1;
+            let file = room.join(as_path(&staged.name));
+            paths.extend(file.ancestors().skip(1).take_while(|above| above.starts_with(room)).map(Path::to_owned));
+            if !fs::symlink_metadata(&file).is_ok_and(|meta| meta.is_symlink()) {
+                paths.push(file);
+            }
         }
-        Ok(())
+        paths.sort();
+        paths.dedup();
+        paths
     }
+}
 
-    /// The staged file of a path.
-    pub(super) fn file(&self, path: &[u8]) -> Option<&Path> {
-        self.files.get(path).map(|(file, _)| file.as_path())
-    }
-
-    /// The stat data that the staged file of a path had.
-    pub(super) fn stat(&self, path: &[u8]) -> Option<&IndexStat> {
-        self.files.get(path).map(|(_, stat)| stat)
-    }
-
-    /// A fresh name on the file system of `path`, for what is moved out of the way.
-    pub(super) fn spare(&mut self, root: &Path, path: &[u8]) -> Result<PathBuf, WriteError> {
-        let mount = mount_of(&existing_above(root, path))?;
-        Ok(self.spare_on(mount))
-    }
-
-    fn spare_on(&mut self, mount: Mount) -> PathBuf {
-        self.count += 1;
-        let room = self.rooms.iter().find(|(known, _)| *known == mount).unwrap_or(&self.rooms[0]);
-        room.1.path().join(format!("old-{}", self.count))
-    }
-
-    /// Leaves everything where it is, for a person to look at.
-    pub(super) fn keep(&mut self) -> PathBuf {
-        let mut kept = PathBuf::new();
-        for (_, room) in self.rooms.drain(..) {
-            kept = room.keep();
-        }
-        kept
-    }
+/// The id of a staged file's bytes.
+fn raw_of(file: &Path) -> Result<Oid, WriteError> {
+    let content = if fs::symlink_metadata(file).is_ok_and(|meta| meta.is_symlink()) {
+        fs::read_link(file).map(|target| target.into_os_string().into_encoded_bytes())
+    } else {
+        fs::read(file)
+    };
+    Ok(hash_blob(&content.map_err(FilesError::io("cannot read", file))?)?)
 }
 
 /// Writes new files whose content nothing converts.
