@@ -1,5 +1,6 @@
 //! Sandboxes for tests: a temporary directory, a hermetic git, the program under test.
 
+pub(crate) mod crash;
 pub(crate) mod histories;
 pub(crate) mod host;
 pub(crate) mod lines;
