@@ -15,6 +15,7 @@ mod combine_fuzz;
 mod combine_report;
 mod combine_settings;
 mod combine_table;
+mod crash_soak;
 mod crash_table;
 mod filesystems;
 mod fold_foreign;

@@ -25,8 +25,9 @@ impl Scenario {
         [Self::FastForward, Self::Merge, Self::TypeChanges, Self::Deletes, Self::LinkedWorktree, Self::Detached];
 
     /// What the Parent is before it is isolated.
-    fn start(self, s: &Sandbox) -> PathBuf {
+    fn start(self, s: &Sandbox, more: impl FnOnce(&Path)) -> PathBuf {
         let p = s.repo("parent");
+        more(&p);
         write(&p, "f", "a file\n");
         write(&p, "d/one", "1\n");
         write(&p, "d/e/two", "2\n");
@@ -90,8 +91,17 @@ pub(crate) struct Stand {
 
 impl Stand {
     pub(crate) fn of(scenario: Scenario) -> Self {
-        let s = Sandbox::in_memory();
-        let p = scenario.start(&s);
+        Self::with(scenario, |_| {})
+    }
+
+    /// The same with more files.
+    pub(crate) fn with(scenario: Scenario, more: impl FnOnce(&Path)) -> Self {
+        Self::on(Sandbox::in_memory(), scenario, more)
+    }
+
+    /// The same in a given sandbox.
+    pub(crate) fn on(s: Sandbox, scenario: Scenario, more: impl FnOnce(&Path)) -> Self {
+        let p = scenario.start(&s, more);
         let c = s.isolate(&p, "child");
         scenario.work(&s, &p, &c);
         let mut places = vec![s.path("parent"), c.clone()];

@@ -41,7 +41,7 @@ pub(crate) struct Run {
 impl Run {
     /// What a finished program left; its lines have to be those of the schema.
     #[track_caller]
-    fn of(output: &Output) -> Self {
+    pub(crate) fn of(output: &Output) -> Self {
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         schema::check_events(&stdout);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
