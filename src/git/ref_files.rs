@@ -77,8 +77,10 @@ pub(crate) fn append_reflog(log: &Path, line: &str) -> Result<(), GitError> {
             return Ok(());
         }
         fs::create_dir_all(log.parent().unwrap_or(Path::new("/")))?;
-        let mut file = OpenOptions::new().append(true).create(true).open(log)?;
-        file.write_all(format!("{line}\n").as_bytes())
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(log)?;
+        let line = format!("{line}\n");
+        cut_zeros(&mut file, line.len())?;
+        file.write_all(line.as_bytes())
     };
     append().map_err(GitError::io("cannot write the reflog", log))
 }
@@ -91,8 +93,8 @@ pub(crate) fn retract_reflog(log: &Path, line: &str) -> Result<(), GitError> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        let size = file.metadata()?.len();
         let line = format!("{line}\n");
+        let size = cut_zeros(&mut file, line.len())?;
         let from = size.saturating_sub(line.len() as u64);
         file.seek(SeekFrom::Start(from))?;
         let mut tail = Vec::new();
@@ -108,6 +110,20 @@ pub(crate) fn retract_reflog(log: &Path, line: &str) -> Result<(), GitError> {
         }
     };
     retract().map_err(GitError::io("cannot write the reflog", log))
+}
+
+/// Takes zeros off the end, `most` at most: what a power failure leaves of bytes that were appended and
+/// not on the disk yet. The size after that.
+fn cut_zeros(file: &mut File, most: usize) -> io::Result<u64> {
+    let size = file.metadata()?.len();
+    file.seek(SeekFrom::Start(size.saturating_sub(most as u64)))?;
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail)?;
+    let zeros = tail.iter().rev().take_while(|byte| **byte == 0).count() as u64;
+    if zeros > 0 {
+        file.set_len(size - zeros)?;
+    }
+    Ok(size - zeros)
 }
 
 fn ends_with(log: &Path, line: &str) -> io::Result<bool> {
@@ -164,18 +180,24 @@ fn remove_empty(directory: &Path) -> io::Result<()> {
     fs::remove_dir(directory)
 }
 
-/// Makes a hidden ref under a name that nobody else uses. `scratch` is a directory of ours.
-pub(crate) fn make_hidden(repo: &Repo, name: &str, id: Oid, scratch: &Path) -> Result<(), GitError> {
+/// Makes a hidden ref under a name that nobody else uses, on the disk if it is `lasting`. `scratch` is a
+/// directory of ours.
+pub(crate) fn make_hidden(repo: &Repo, name: &str, id: Oid, lasting: bool, scratch: &Path) -> Result<(), GitError> {
     let prepared = scratch.join("ref-new");
     let target = repo.ref_path(name);
     let above = target.parent().unwrap_or(Path::new("/"));
     let made = || -> io::Result<()> {
-        fs::write(&prepared, format!("{id}\n"))?;
+        let mut file = File::create(&prepared)?;
+        file.write_all(format!("{id}\n").as_bytes())?;
+        if lasting {
+            file.sync_data()?;
+        }
         // `git pack-refs` removes empty directories under our feet.
         for _ in 0..20 {
             fs::create_dir_all(above)?;
             match fs::rename(&prepared, &target) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Ok(()) if lasting => return File::open(above)?.sync_all(),
                 other => return other,
             }
         }

@@ -139,7 +139,7 @@ pub(crate) fn forget_bases_of(repo: &Repo, side: &Path, except: &str) -> Result<
 /// Writes an entry from its [`BaseEntry::text`] under a given name, as often as need be. `scratch` is a
 /// directory of the caller's in the repository, for files that are not whole yet.
 pub(crate) fn put(repo: &Repo, name: &str, base: Oid, text: &str, scratch: &Path) -> Result<(), GitError> {
-    make_hidden(repo, &format!("{BASES}{name}"), base, scratch)?;
+    make_hidden(repo, &format!("{BASES}{name}"), base, true, scratch)?;
     let directory = directory(repo);
     let (beside, file) = (scratch.join("base-new"), directory.join(format!("{name}.toml")));
     let written = || -> std::io::Result<()> {

@@ -131,7 +131,7 @@ impl Room {
 
     /// Keeps a commit alive as long as the landing lasts.
     pub(super) fn keep_alive(&self, repo: &Repo, name: &str, id: Oid) -> Result<(), GitError> {
-        make_hidden(repo, &format!("{KEPT_ALIVE}{}/{name}", self.id), id, &self.path)
+        make_hidden(repo, &format!("{KEPT_ALIVE}{}/{name}", self.id), id, false, &self.path)
     }
 
     /// The refs of [`Self::keep_alive`] that are there.

@@ -273,6 +273,7 @@ impl<'repo> Writer<'repo> {
         if apply.index {
             paths.push(room.index());
         }
+        paths.extend(apply.moves.iter().flat_map(|moves| &moves.logs).map(|log| super::room::from_text(log)));
         self.syncer.settle(&paths, [repo.work_dir(), repo.git_dir()])?;
         control.check().map_err(GitError::from)?;
         crash::point("synced");
