@@ -1,5 +1,6 @@
 //! `isofold recover`.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -71,13 +72,13 @@ fn words(recovery: &Recovery) -> String {
         Some(Settled::TakenBack) => format!("A fold into {parent} was cut off; everything is what it was before."),
     };
     for path in &recovery.kept {
-        text.push_str(&format!("\n{} was changed since, and keeps that.", path.display()));
+        let _ = write!(text, "\n{} was changed since, and keeps that.", path.display());
     }
     for name in &recovery.saved {
-        text.push_str(&format!("\nWhat had no place any more is kept: git show {name}"));
+        let _ = write!(text, "\nWhat had no place any more is kept: git show {name}");
     }
     for warning in &recovery.warnings {
-        text.push_str(&format!("\nwarning: {warning}"));
+        let _ = write!(text, "\nwarning: {warning}");
     }
     text
 }
