@@ -1,4 +1,5 @@
 //! A fold is killed at every named point, in every kind of fold, and settled again: all old or all new.
+#![allow(clippy::print_stdout, reason = "a table of what came out is part of the test")]
 
 use std::collections::BTreeMap;
 
