@@ -205,6 +205,7 @@ fn folded(integration: &Integration) {
         Landing::Nothing => "nothing to do",
         Landing::FastForward => "fast-forward",
         Landing::Merge => "merge",
+        Landing::Update => "update",
     };
     println!(
         "   {how}: {} files written to A, {} commits made, in {}",

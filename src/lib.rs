@@ -82,6 +82,7 @@ pub use capture::{
 };
 pub use combine::{Conflict, MergeEngine};
 pub use control::{Control, Progress, Stage, Stop};
+pub use fold::update::UpdateRequest;
 pub use fold::{FoldNotes, FoldOutcome, FoldRequest, Integration, Landing};
 pub use isolate::outside::{PointsOut, PointsOutside};
 pub use isolate::recover::Recovered;

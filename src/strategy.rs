@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::control::Control;
+use crate::fold::update::{self, UpdateRequest};
 use crate::fold::{self, FoldOutcome, FoldRequest};
 use crate::isolate::remove::{self, RemoveOutcome};
 use crate::isolate::{self, IsolateOutcome, IsolateRequest};
@@ -190,6 +191,24 @@ impl Integrator {
     pub fn check(&self, request: &FoldRequest) -> Result<(), String> {
         let reference = self.setup.reference.load();
         fold::check(request, |parent| self.setup.options(parent, &reference)).map(drop)
+    }
+
+    /// Only the checks of an update: paths and options. `Err` is the report.
+    ///
+    /// # Errors
+    /// In one line, what makes the invocation invalid.
+    pub fn check_update(&self, request: &UpdateRequest) -> Result<(), String> {
+        let reference = self.setup.reference.load();
+        update::check_update(request, |parent| self.setup.options(parent, &reference)).map(drop)
+    }
+
+    /// Merges the Parent's work into the Child's files: the way on after a conflict. On success
+    /// [`Integration::files`](crate::Integration::files) are the Child's, and the landing is
+    /// [`Landing::Update`](crate::Landing::Update) or nothing. The Parent is only read.
+    pub fn update(&self, request: &UpdateRequest, control: &Control) -> FoldOutcome {
+        let reference = self.setup.reference.load();
+        let control = Setup::control(control, &reference);
+        update::update(request, |parent| self.setup.options(parent, &reference), &control)
     }
 }
 

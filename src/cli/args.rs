@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Isolate(IsolateArgs),
     /// Merge a Child's work into its Parent, all or nothing
     Fold(FoldArgs),
+    /// Merge the Parent's work into a Child's files: the way on after a conflict
+    Update(UpdateArgs),
     /// Take a Child away; loose work is refused, or saved first with --force
     Remove(RemoveArgs),
     /// What was saved before it would have become unreachable: list it, make a branch of it, drop it
@@ -130,6 +132,15 @@ pub(crate) struct FoldArgs {
     /// Say what would happen; write nothing to the Parent
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpdateArgs {
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+    /// Where both changed the same, leave conflict markers in the Child's files
+    #[arg(long)]
+    pub(crate) markers: bool,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]

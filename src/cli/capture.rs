@@ -59,11 +59,11 @@ fn quietly(request: &CaptureRequest, control: &Control) -> CaptureOutcome {
 
 fn request(args: CaptureArgs) -> Result<CaptureRequest, (&'static str, String)> {
     let command = match (args.command, args.argv) {
-        (Some(_), argv) if !argv.is_empty() => {
+        (Some(_), words) if !words.is_empty() => {
             return Err(("command", "--command and a command after -- were given; one is enough".to_owned()));
         }
         (Some(text), _) => CaptureCommand::Shell(text),
-        (None, argv) => CaptureCommand::Argv(argv),
+        (None, words) => CaptureCommand::Argv(words),
     };
     let timeout = args.timeout.as_deref().map(seconds).transpose().map_err(|why| ("timeout", why))?;
     Ok(CaptureRequest {

@@ -59,10 +59,11 @@ fn landing(landing: Landing) -> &'static str {
         Landing::Nothing => "nothing",
         Landing::FastForward => "fast-forward",
         Landing::Merge => "merge",
+        Landing::Update => "update",
     }
 }
 
-fn success(integration: &Integration) -> Vec<(&'static str, Value)> {
+pub(super) fn success(integration: &Integration) -> Vec<(&'static str, Value)> {
     vec![
         ("parent", integration.parent.to_string_lossy().into()),
         ("landing", landing(integration.landing).into()),
@@ -73,7 +74,7 @@ fn success(integration: &Integration) -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn notes(notes: &FoldNotes) -> Vec<(&'static str, Value)> {
+pub(super) fn notes(notes: &FoldNotes) -> Vec<(&'static str, Value)> {
     let not_folded: Vec<Value> =
         notes.not_folded.iter().map(|(path, why)| json!({"path": path.to_string_lossy(), "why": why})).collect();
     vec![

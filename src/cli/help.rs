@@ -18,11 +18,13 @@ Get what a command or an agent did as a patch:
 Isolate and fold, for hosts (a JSON object a line):
   isolate         Make a Child: a worktree filled with the Parent's files
   fold            Merge a Child's work into its Parent, all or nothing
+  update          Merge the Parent's work into a Child, after a conflict
   remove          Take a Child away
   branch-name-of  Print the branch that belongs to an id
   reference       The reference work line: inspect, materialize, env
 
 Keep house:
+  recover         Finish or take back what a killed run left
   saved           What was saved before it would have been lost
   prune           Clear away what nobody needs
   completions     For bash, zsh, fish and others

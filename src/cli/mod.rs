@@ -20,6 +20,7 @@ mod saved;
 mod session;
 mod session_run;
 mod signals;
+mod update;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -65,6 +66,7 @@ fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Some(Command::Isolate(args)) => isolate::run(args),
         Some(Command::Fold(args)) => fold::run(args),
+        Some(Command::Update(args)) => update::run(args),
         Some(Command::Remove(args)) => remove::run(args),
         Some(Command::Saved(command)) => saved::run(command),
         Some(Command::Prune(args)) => prune::run(&args),
@@ -95,7 +97,7 @@ fn working_directory() -> Result<PathBuf, String> {
 fn unusable(command: Option<&Command>, why: &str) -> ExitCode {
     match command {
         Some(Command::Isolate(_)) => host::refuse(host::Face::Isolation, None, why),
-        Some(Command::Fold(_)) => host::refuse(host::Face::Integration, None, why),
+        Some(Command::Fold(_) | Command::Update(_)) => host::refuse(host::Face::Integration, None, why),
         Some(Command::Remove(_)) => remove::refuse(why),
         Some(Command::Capture(_)) => capture::refuse("work-tree", why),
         Some(Command::Hook(args)) if args.is_patch() => ExitCode::SUCCESS,
@@ -131,7 +133,7 @@ fn refuse(arguments: &[OsString], error: &clap::Error) -> ExitCode {
     let id = host::id_in(arguments);
     match command_in(arguments) {
         ("isolate", _) => host::refuse(host::Face::Isolation, id.as_deref(), &why),
-        ("fold", _) => host::refuse(host::Face::Integration, id.as_deref(), &why),
+        ("fold" | "update", _) => host::refuse(host::Face::Integration, id.as_deref(), &why),
         ("remove", _) => remove::refuse(&why),
         ("recover", _) => recover::refuse(&why),
         ("capture", _) => capture::refuse("arguments", &why),

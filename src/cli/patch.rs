@@ -1,6 +1,7 @@
 //! `isofold patch`.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -78,7 +79,7 @@ fn list(json: bool) -> Result<ExitCode, PatchError> {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let width = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-            line.push_str(&format!("{cell:width$}  "));
+            let _ = write!(line, "{cell:width$}  ");
         }
         output::line(line.trim_end());
     }
@@ -113,7 +114,7 @@ fn land(agent: &OsString, three_way: bool, control: &Control) -> Result<ExitCode
             for conflict in &conflicts {
                 let mut line = format!("conflict: {} ({}): {}", conflict.path, conflict.kind, conflict.detail);
                 if let Some(theirs) = &conflict.theirs {
-                    line.push_str(&format!("; the version of {agent}: git show '{theirs}'"));
+                    let _ = write!(line, "; the version of {agent}: git show '{theirs}'");
                 }
                 output::line(&line);
             }

@@ -101,6 +101,7 @@ pub(crate) struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct KeepArgs {
     /// The session
     #[arg(value_name = "NAME")]
@@ -305,7 +306,9 @@ fn list(args: &ListArgs, face: &Face, control: &Control) -> ExitCode {
     rows.extend(states.iter().map(row));
     if states.iter().all(|state| state.session.running.is_none()) {
         // Nothing runs: a column less.
-        rows.iter_mut().for_each(|row| row[6].clear());
+        for row in &mut rows {
+            row[6].clear();
+        }
     }
     output::table(&rows, face.paint);
     ExitCode::SUCCESS

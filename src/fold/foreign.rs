@@ -82,14 +82,12 @@ impl Clone {
         // As git: a few symbolic refs in a row.
         for _ in 0..5 {
             let Some(text) = self.read_ref(&name)? else { return Ok(None) };
-            match text.strip_prefix("ref:") {
-                Some(target) => target.trim().clone_into(&mut name),
-                None => {
-                    let id = Oid::from_str(text.trim()).ok().filter(|_| text.trim().len() == 40);
-                    let what = format!("{} of {} (SHA-256 objects?)", name, show(child));
-                    return id.map(Some).ok_or(FoldError::Git(GitError::Format { what }));
-                }
-            }
+            let Some(target) = text.strip_prefix("ref:") else {
+                let id = Oid::from_str(text.trim()).ok().filter(|_| text.trim().len() == 40);
+                let what = format!("{} of {} (SHA-256 objects?)", name, show(child));
+                return id.map(Some).ok_or(FoldError::Git(GitError::Format { what }));
+            };
+            target.trim().clone_into(&mut name);
             if !name.starts_with("refs/") || name == "refs/heads/.invalid" {
                 return Err(GitError::Format { what: format!("the refs of {} (reftable?)", show(child)) }.into());
             }

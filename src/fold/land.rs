@@ -3,7 +3,7 @@
 use super::history::Landed;
 use super::phases::Phases;
 use super::pointers::Pointers;
-use super::{FoldError, FoldRequest};
+use super::{FoldError, FoldRequest, KEPT_BASES};
 use crate::control::Control;
 use crate::git::program::Git;
 use crate::git::quarantine::Quarantine;
@@ -16,9 +16,6 @@ use crate::write::WriteError;
 use crate::write::plan::{self, Plan};
 use crate::write::recover::Aftermath;
 use crate::write::writer::{Along, Moving, Writer};
-
-/// How many base entries of one pair are kept.
-const KEPT_BASES: usize = 50;
 
 /// The Parent as the snapshot saw it.
 pub(crate) struct Ground<'a> {

@@ -8,6 +8,7 @@ mod history;
 pub(crate) mod land;
 mod phases;
 mod pointers;
+pub(crate) mod update;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -32,6 +33,9 @@ use crate::write::writer::{Scope, Writer};
 
 use child::ChildSide;
 use phases::Phases;
+
+/// How many base entries of one pair are kept.
+const KEPT_BASES: usize = 50;
 
 /// What to fold into what. Made by [`FoldRequest::new`]; the other fields are set afterwards.
 #[derive(Debug, Clone)]
@@ -83,6 +87,8 @@ pub enum Landing {
     FastForward,
     /// A merge commit joins both.
     Merge,
+    /// Of an update: the Child's files have the Parent's work; no history moved.
+    Update,
 }
 
 /// A finished fold.
@@ -121,6 +127,8 @@ pub struct FoldNotes {
     pub saved: Vec<String>,
     /// What failed after the work had landed, each with the way on.
     pub warnings: Vec<String>,
+    /// Of an update with markers: files of the Child that changed, some of them with conflict markers.
+    pub marked: Vec<PathBuf>,
     /// Whether the fold changes `isolationOptions.toml`.
     pub options_changed: bool,
     /// How long each phase took, in milliseconds, in their order: `lock`, `snapshot`, `combine`, `plan`,
@@ -181,6 +189,8 @@ pub(crate) enum FoldError {
     OtherBranch { now: String, then: String },
     #[error("the Child {} is no worktree registered in the Parent's repository ({why})", show(child))]
     NotRegistered { child: PathBuf, why: String },
+    #[error("the Child {} is in the middle of {operation}; finish or abort it first", show(child))]
+    BusyChild { child: PathBuf, operation: &'static str },
     #[error("the clone {} can't be read: {why}", show(child))]
     Foreign { child: PathBuf, why: String },
     #[error("the Child {} is not complete: an isolation or removal of it did not finish; isolate again", show(.0))]

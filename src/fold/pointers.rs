@@ -72,10 +72,8 @@ struct Side {
 impl Side {
     /// The submodules of a clone are not opened: their configuration is not ours to obey.
     fn of_child(child: &ChildSide) -> Self {
-        match child.is_foreign() {
-            true => Self { root: child.repo.git_dir().join("no-submodules"), ..Self::of(&child.repo) },
-            false => Self::of(&child.repo),
-        }
+        let side = Self::of(&child.repo);
+        if child.is_foreign() { Self { root: child.repo.git_dir().join("no-submodules"), ..side } } else { side }
     }
 
     fn of(repo: &Repo) -> Self {

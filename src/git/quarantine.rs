@@ -293,7 +293,8 @@ impl Quarantine {
         let mut text = self.root.file_name().unwrap_or_default().as_encoded_bytes().to_vec();
         text.push(b'\n');
         let made = File::options().write(true).create_new(true).open(&keep);
-        let made = made.and_then(|mut file| file.write_all(&text));
+        // Without its text nobody could tell later whose it is.
+        let made = made.and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_data()));
         made.map_err(GitError::io("cannot write", &keep))?;
         self.keeps.borrow_mut().push(keep);
         Ok(())
@@ -314,6 +315,7 @@ pub(crate) fn clear_dead(common: &Path) {
             tracing::warn!(%error, "the objects of a killed process could not be removed");
         }
     }
+    forget_keeps(common);
 }
 
 impl Drop for Quarantine {
@@ -333,7 +335,7 @@ impl Drop for Quarantine {
 }
 
 /// Removes what keeps packs of quarantines that are gone: their process was killed.
-fn forget_keeps(common: &Path) {
+pub(crate) fn forget_keeps(common: &Path) {
     let Ok(files) = fs::read_dir(common.join("objects/pack")) else { return };
     for keep in files.filter_map(|file| Some(file.ok()?.path())).filter(|p| p.extension().is_some_and(|e| e == "keep"))
     {

@@ -12,7 +12,7 @@ use crate::files::lock::{Hold, Lock, lock};
 use crate::files::owner::Owner;
 use crate::files::remove::{mounted_below, newer_than, remove_tree, remove_worktree};
 use crate::fold::foreign::SHADOW;
-use crate::git::quarantine::OBJECTS;
+use crate::git::quarantine::{OBJECTS, forget_keeps};
 use crate::git::repository::Repo;
 use crate::git::worktrees::{UNDER_WAY, admin_of_git_file, registered, unregister, uses_of};
 use crate::git::{GitError, show};
@@ -177,6 +177,8 @@ fn clear_leftovers(common: &Path) -> Vec<Recovered> {
             Err(error) => tracing::warn!(%error, "what a dead process left could not be removed"),
         }
     }
+    // What they kept from a gc is named by a ref by now, or by nothing.
+    forget_keeps(common);
     done
 }
 

@@ -11,6 +11,7 @@ mod cli_misc;
 mod cli_patch;
 mod cli_remove;
 mod cli_saved;
+mod cli_update;
 mod combine_fuzz;
 mod combine_report;
 mod combine_settings;

@@ -138,7 +138,7 @@ fn uses_every_field(isolate: &mut IsolateRequest, fold: &mut FoldRequest, isolat
     let Integration { parent, landing, head, commits, files, notes, .. } = done;
     let _: (&PathBuf, &Option<String>, &Vec<String>, &Vec<PathBuf>) = (parent, head, commits, files);
     match landing {
-        Landing::Nothing | Landing::FastForward | Landing::Merge => {}
+        Landing::Nothing | Landing::FastForward | Landing::Merge | Landing::Update => {}
     }
     let FoldNotes { base, engine, left_out, excluded_but_folded, not_folded, saved, warnings, .. } = notes;
     let _: (&Option<String>, &Option<&'static str>, &Vec<(PathBuf, &'static str)>) = (base, engine, not_folded);
