@@ -72,10 +72,10 @@ fn content(random: &mut Random) -> Vec<u8> {
     let mut text = Vec::new();
     match random.below(8) {
         0 => {}
-        1 => text.extend((0..1 + random.below(3000)).map(|_| random.byte())),
+        1 => text.extend((0..=random.below(3000)).map(|_| random.byte())),
         kind => {
             let end: &[u8] = if kind == 2 { b"\r\n" } else { b"\n" };
-            for _ in 0..1 + random.below(60) {
+            for _ in 0..=random.below(60) {
                 text.extend(line(random));
                 text.extend(if kind == 3 && random.one_in(2) { &b"\r\n"[..] } else { end });
             }
@@ -93,7 +93,7 @@ fn content(random: &mut Random) -> Vec<u8> {
 /// The same content, changed a little.
 fn edited(random: &mut Random, content: &[u8]) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> = content.split_inclusive(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
-    for _ in 0..1 + random.below(4) {
+    for _ in 0..=random.below(4) {
         let at = random.below(lines.len() + 1);
         match random.below(4) {
             0 if at < lines.len() => drop(lines.remove(at)),
@@ -319,7 +319,7 @@ fn round(case: &Case, base: &Model, random: &mut Random, number: u64) -> Result<
         change(random, &mut middle);
     }
     let mut end = middle.clone();
-    for _ in 0..1 + random.below(5) {
+    for _ in 0..=random.below(5) {
         change(random, &mut end);
     }
     let pool = case.pool.join(number.to_string());

@@ -21,7 +21,7 @@ fn state(s: &Sandbox, repo: &Path) -> String {
         // `dangling KIND ID`, a line each.
         let id = text[at..].match_indices(' ').nth(1).map_or(text.len(), |(space, _)| at + space + 1);
         let end = (id + 40).min(text.len());
-        let line = text[end..].starts_with('\n').then_some(1).unwrap_or_default();
+        let line = usize::from(text[end..].starts_with('\n'));
         text.replace_range(at..end + line, "");
     }
     text

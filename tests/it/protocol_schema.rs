@@ -14,8 +14,8 @@ fn allowed(line: &Value) -> bool {
 
 /// A line with other fields; `null` takes one away.
 fn with(line: &Value, changes: &Value) -> Value {
-    let mut changed = line.clone();
-    let object = changed.as_object_mut().expect("an object");
+    let mut other = line.clone();
+    let object = other.as_object_mut().expect("an object");
     for (name, value) in changes.as_object().expect("an object") {
         if value.is_null() {
             object.remove(name);
@@ -23,7 +23,7 @@ fn with(line: &Value, changes: &Value) -> Value {
             object.insert(name.clone(), value.clone());
         }
     }
-    changed
+    other
 }
 
 #[test]

@@ -142,6 +142,7 @@ impl Stand {
     }
 
     /// Runs a command that is killed at `point`; whether it got there.
+    #[allow(clippy::unused_self, reason = "reads as what happens to the stand")]
     pub(crate) fn killed_at(&self, mut command: Command, point: &str) -> bool {
         let output = command.env("ISOFOLD_CRASH_AT", point).output().expect("isofold runs");
         let killed = output.status.signal() == Some(9);
@@ -220,8 +221,7 @@ pub(crate) fn leftovers(git_dir: &Path) -> Vec<PathBuf> {
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).expect("readable").map(|e| e.expect("an entry")) {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let temporary = name.ends_with(".lock")
-                || name.ends_with(".keep")
+            let temporary = [".lock", ".keep"].iter().any(|end| name.ends_with(end))
                 || ["isofold-", ".isofold-", "tmp_", ".tmp"].iter().any(|start| name.starts_with(start));
             if temporary || entry.path().ends_with("refs/isofold/fold") {
                 found.push(entry.path());

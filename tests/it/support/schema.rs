@@ -53,7 +53,6 @@ pub(crate) fn validate(value: &Value, schema: &Value, known: &mut BTreeSet<Strin
     let fail = |what: &Value| Err(format!("{value} is not {what}"));
     for (keyword, rule) in rules {
         match keyword.as_str() {
-            "$schema" | "$defs" | "title" | "description" => {}
             "$ref" => validate(value, named(rule), known)?,
             "const" if value != rule => return fail(rule),
             "enum" if !list(rule).contains(value) => return fail(rule),
@@ -115,7 +114,8 @@ pub(crate) fn validate(value: &Value, schema: &Value, known: &mut BTreeSet<Strin
                 }
                 known.extend(right.into_iter().flatten());
             }
-            "const" | "enum" | "minimum" => {}
+            // Met, or only there for people.
+            "const" | "enum" | "minimum" | "$schema" | "$defs" | "title" | "description" => {}
             other => panic!("the validator does not know {other:?}"),
         }
     }
