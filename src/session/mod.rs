@@ -1,7 +1,7 @@
 //! Sessions: a disposable worktree of the working files, kept or thrown away on a word.
 //!
 //! A session is a Child inside the main tree, filled like any other; what is remembered of it beyond
-//! that is in [`crate::records`]. Its work is what its files are now against the base that was fixed
+//! that is in a record of its own. Its work is what its files are now against the base that was fixed
 //! at the start: commits made inside, loose edits, new files, and new ignored files that are no build
 //! output.
 
