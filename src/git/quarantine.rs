@@ -200,7 +200,7 @@ impl Quarantine {
         for entry in &tree {
             let same: Vec<Option<Oid>> = others
                 .iter()
-                .map(|other| Some(other.iter().find(|known| known.name_bytes() == entry.name_bytes())?.id()))
+                .map(|other| other.get_name_bytes(entry.name_bytes()).map(|known| known.id()))
                 .collect();
             if same.contains(&Some(entry.id())) {
                 continue;
