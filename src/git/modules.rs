@@ -21,6 +21,25 @@ use super::{Act, GitError, show};
 /// original alone.
 const NOT_COPIED: [&str; 5] = ["objects", "modules", "worktrees", "gc.pid", "isofold"];
 
+/// Whether a submodule's own configuration names programs that git would start to look at its files, or
+/// other files of configuration that might. One that can't be read is taken to.
+pub(crate) fn names_programs(git_dir: &Path) -> bool {
+    let common = fs::read_to_string(git_dir.join("commondir")).unwrap_or_default();
+    let common = git_dir.join(common.trim_end());
+    let files = [git_dir.join("config"), git_dir.join("config.worktree"), common.join("config")];
+    files.iter().filter(|file| file.exists()).any(|file| {
+        let Ok(config) = git2::Config::open(file) else { return true };
+        let Ok(mut entries) = config.entries(None) else { return true };
+        while let Some(entry) = entries.next() {
+            let Ok(name) = entry.map(|entry| entry.name().unwrap_or("filter.").to_lowercase()) else { return true };
+            if ["filter.", "include.", "includeif."].iter().any(|start| name.starts_with(start)) {
+                return true;
+            }
+        }
+        false
+    })
+}
+
 /// The git directory, links resolved, of the repository checked out at `directory`.
 pub(crate) fn git_dir_of(directory: &Path) -> Option<PathBuf> {
     let git = directory.join(".git");

@@ -198,10 +198,8 @@ impl Quarantine {
         let tree = read(id)?;
         blobs.hold(id, |id| store.has_loose(id))?;
         for entry in &tree {
-            let same: Vec<Option<Oid>> = others
-                .iter()
-                .map(|other| other.get_name_bytes(entry.name_bytes()).map(|known| known.id()))
-                .collect();
+            let same: Vec<Option<Oid>> =
+                others.iter().map(|other| other.get_name_bytes(entry.name_bytes()).map(|known| known.id())).collect();
             if same.contains(&Some(entry.id())) {
                 continue;
             }

@@ -113,18 +113,19 @@ pub(crate) fn hash_blob(content: &[u8]) -> Result<Oid, GitError> {
 
 /// The id that a file would have as a blob as it is. One that changes meanwhile has the id of nothing.
 pub(crate) fn hash_file(path: &Path) -> Result<Oid, GitError> {
-    let hashed = || -> io::Result<Naming> {
-        let mut file = File::open(path)?;
-        let mut naming = Naming::new(Kind::Blob, file.metadata()?.len());
-        let mut piece = vec![0; 64 * 1024];
-        loop {
-            match file.read(&mut piece)? {
-                0 => return Ok(naming),
-                length => naming.update(&piece[..length]),
-            }
+    File::open(path).and_then(hash_open).map_err(GitError::io("cannot read", path))
+}
+
+/// The same for a file that is open at its start; read in pieces, so its size does not matter.
+pub(crate) fn hash_open(mut file: File) -> io::Result<Oid> {
+    let mut naming = Naming::new(Kind::Blob, file.metadata()?.len());
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return naming.finish().map_err(io::Error::other),
+            length => naming.update(&piece[..length]),
         }
-    };
-    hashed().map_err(GitError::io("cannot read", path))?.finish()
+    }
 }
 
 /// The id of a tree without entries.

@@ -12,7 +12,7 @@ use crate::control::Control;
 use crate::files::as_path;
 use crate::git::blobs::BlobStore;
 use crate::git::index_file::{Entry, IndexFile, IndexStat};
-use crate::git::modules::git_dir_of;
+use crate::git::modules::{git_dir_of, names_programs};
 use crate::git::program::Git;
 use crate::git::quarantine::Store;
 use crate::git::repository::Place;
@@ -110,6 +110,10 @@ fn id_of_file(
 /// included. Where it is not checked out there is nothing.
 fn loose(directory: &Path, control: &Control) -> Result<Option<&'static str>, GitError> {
     let Some(git_dir) = git_dir_of(directory) else { return Ok(None) };
+    // What somebody wrote into it since is not run.
+    if names_programs(&git_dir) {
+        return Ok(Some("a submodule whose own configuration names programs; its loose work was not looked for"));
+    }
     let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=none"];
     let finished = Git::new(&git_dir, directory).run(status, None, control)?;
     Ok(match finished.code {

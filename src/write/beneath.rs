@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::files::as_path;
 use crate::git::Oid;
-use crate::git::tree::hash_blob;
+use crate::git::tree::{hash_blob, hash_open};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -75,11 +75,9 @@ impl Beneath {
     /// The blob id of the bytes at `path`, of the target of a link; `None` where nothing stands there
     /// or it is neither file nor link.
     pub(crate) fn hash(&self, path: &[u8]) -> io::Result<Option<Oid>> {
-        match self.slot(path).map_err(io::Error::from).and_then(|slot| slot.read()) {
-            Ok(Some(content)) => hash_blob(&content).map(Some).map_err(io::Error::other),
-            Ok(None) => Ok(None),
+        match self.slot(path).map_err(io::Error::from).and_then(|slot| slot.hash()) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(error),
+            other => other,
         }
     }
 
@@ -144,21 +142,21 @@ impl Slot<'_> {
         rustix::fs::statat(&self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// The bytes of a file, the target of a link; `None` for anything else.
-    pub(crate) fn read(&self) -> io::Result<Option<Vec<u8>>> {
+    /// The blob id of a file's bytes, of a link's target; `None` for anything else.
+    fn hash(&self) -> io::Result<Option<Oid>> {
         match FileType::from_raw_mode(self.stat()?.st_mode) {
-            FileType::Symlink => Ok(Some(rustix::fs::readlinkat(&self.directory, self.name, Vec::new())?.into_bytes())),
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(&self.directory, self.name, Vec::new())?.into_bytes();
+                hash_blob(&target).map(Some).map_err(io::Error::other)
+            }
             FileType::RegularFile => {
                 // Not blocking: a FIFO may have taken the file's place.
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let file = rustix::fs::openat(&self.directory, self.name, flags, Mode::empty())?;
-                let mut file = File::from(file);
+                let file = File::from(rustix::fs::openat(&self.directory, self.name, flags, Mode::empty())?);
                 if !file.metadata()?.is_file() {
                     return Ok(None);
                 }
-                let mut content = Vec::new();
-                file.read_to_end(&mut content)?;
-                Ok(Some(content))
+                hash_open(file).map(Some)
             }
             _ => Ok(None),
         }

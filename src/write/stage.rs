@@ -14,7 +14,7 @@ use crate::control::Control;
 use crate::files::{FilesError, as_path};
 use crate::git::index_file::{IndexFile, IndexStat, NewEntry};
 use crate::git::program::Git;
-use crate::git::tree::{Item, MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK, Objects, hash_blob};
+use crate::git::tree::{Item, MODE_EXECUTABLE, MODE_GITLINK, MODE_LINK, Objects, hash_blob, hash_file};
 use crate::git::{GitError, Oid};
 
 /// The device of a directory, and on Linux its mount: nothing can be renamed from one mount to another,
@@ -184,12 +184,11 @@ impl Stage {
 
 /// The id of a staged file's bytes.
 fn raw_of(file: &Path) -> Result<Oid, WriteError> {
-    let content = if fs::symlink_metadata(file).is_ok_and(|meta| meta.is_symlink()) {
-        fs::read_link(file).map(|target| target.into_os_string().into_encoded_bytes())
-    } else {
-        fs::read(file)
-    };
-    Ok(hash_blob(&content.map_err(FilesError::io("cannot read", file))?)?)
+    if fs::symlink_metadata(file).is_ok_and(|meta| meta.is_symlink()) {
+        let target = fs::read_link(file).map_err(FilesError::io("cannot read", file))?;
+        return Ok(hash_blob(target.as_os_str().as_encoded_bytes())?);
+    }
+    Ok(hash_file(file)?)
 }
 
 /// Writes new files whose content nothing converts.

@@ -458,6 +458,16 @@ fn somebody_writes_to_the_same_files() {
 
 #[test]
 fn many_at_once_beside_commits_and_gc() {
+    many_at_once(&["gc", "-q"], true);
+}
+
+#[test]
+fn many_at_once_beside_a_gc_that_prunes_at_once() {
+    many_at_once(&["gc", "-q", "--prune=now"], false);
+}
+
+/// As many folds into one Parent at once, beside a loop of `gc` and, with `commits`, a user who commits.
+fn many_at_once(gc: &[&str], commits: bool) {
     let count = usize::try_from(number("ISOFOLD_MANY", 6)).expect("small");
     let s = Sandbox::in_memory();
     let p = s.repo("parent");
@@ -472,7 +482,7 @@ fn many_at_once_beside_commits_and_gc() {
     let (stop, committed) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let runs: Vec<Run> = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(Ordering::SeqCst) {
+            while commits && !stop.load(Ordering::SeqCst) {
                 let (code, _) = s.try_git(&p, &["commit", "-q", "--allow-empty", "-m", "the user's"]);
                 if code == 0 {
                     committed.lock().expect("no panic").push(s.git(&p, &["rev-parse", "HEAD"]));
@@ -482,7 +492,7 @@ fn many_at_once_beside_commits_and_gc() {
         });
         scope.spawn(|| {
             while !stop.load(Ordering::SeqCst) {
-                let _ = s.try_git(&p, &["gc", "-q"]);
+                let _ = s.try_git(&p, gc);
             }
         });
         let folds: Vec<_> = children.iter().map(|child| scope.spawn(|| s.try_fold(&p, child, &[]))).collect();
@@ -498,7 +508,7 @@ fn many_at_once_beside_commits_and_gc() {
             _ => assert!(!run.one_line_report().is_empty()),
         }
     }
-    println!("{count} folds at once: {tally:?}, beside {} commits", committed.lock().expect("no panic").len());
+    println!("{count} folds at once beside {gc:?}: {tally:?}, {} commits", committed.lock().expect("no panic").len());
     let history = s.git(&p, &["rev-list", "HEAD"]);
     for commit in committed.into_inner().expect("no panic") {
         // What was HEAD once is in its history, unless a fold came right after it and was read instead.

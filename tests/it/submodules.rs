@@ -682,3 +682,24 @@ fn a_failure_leaves_nothing() {
     assert!(run.report().contains("inner"), "{run:?}");
     assert_eq!(sandbox.everything(&sandbox.path("home")), before);
 }
+
+#[test]
+fn a_fold_starts_nothing_that_a_submodule_names() {
+    let sandbox = sandbox();
+    let parent = single(&sandbox);
+    let child = sandbox.isolate(&parent, "child");
+    let sprung = sandbox.path("sprung");
+    let trap = format!("sh -c 'touch {}; cat'", text(&sprung));
+    let sub = child.join("sub");
+    for key in ["filter.evil.clean", "filter.evil.smudge", "core.fsmonitor"] {
+        sandbox.git(&sub, &["config", key, &trap]);
+    }
+    write(&sub, ".gitattributes", "* filter=evil\n");
+    write(&sub, "a", lines(&[(3, "loose in the submodule")]));
+    write(&child, "a", lines(&[(3, "child")]));
+    let run = sandbox.try_fold(&parent, &child, &[]).expect("integrated", 0);
+    assert!(!sprung.exists(), "a program that the submodule names was started");
+    let named = &run.last()["not_folded"][0];
+    assert_eq!(named["path"], "sub", "{run:?}");
+    assert!(named["why"].as_str().is_some_and(|why| why.contains("names programs")), "{run:?}");
+}

@@ -32,6 +32,7 @@ fn a_tour_of_a_dirty_repository_leaves_nothing_behind() {
         assert!(stdout.contains(words), "{words}: {stdout}");
     }
     // Objects that nothing reaches are all that may have come.
+    sandbox.git(&repo, &["repack", "-a", "-d", "-q"]);
     sandbox.git(&repo, &["prune", "--expire=now"]);
     assert_eq!(sandbox.state(&repo), before);
     assert_eq!(std::fs::read_dir(sandbox.path("tmp")).expect("a directory").count(), 0);
