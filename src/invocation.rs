@@ -76,7 +76,8 @@ fn resolved(path: &Path) -> Result<PathBuf, String> {
                         ));
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                        if fs::symlink_metadata(&at).is_ok() {
+                        // A directory that somebody made since is none.
+                        if fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_symlink()) {
                             return Err(format!(
                                 "{} is a link that leads nowhere; the Child {} can't be made below it",
                                 show(&at),

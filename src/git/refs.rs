@@ -140,6 +140,22 @@ impl Repo {
 
     /// Removes a ref if it is there.
     pub(crate) fn remove_ref(&self, name: &str) -> Result<(), GitError> {
+        loop {
+            self.remove_ref_once(name)?;
+            // A git that packs refs at this moment has read it before it went, and brings it back when it is
+            // done; one that begins later does not see it any more.
+            let lock = self.common_dir().join("packed-refs.lock");
+            let since = Instant::now();
+            while lock.exists() && since.elapsed() < PATIENCE {
+                std::thread::sleep(POLL);
+            }
+            if !is_packed(self.common_dir(), name) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn remove_ref_once(&self, name: &str) -> Result<(), GitError> {
         if is_packed(self.common_dir(), name) {
             // A git of its own ends what it began, should this process be killed: the lock of
             // packed-refs must not stay, it would stop everybody.
