@@ -98,6 +98,15 @@ impl Conflict {
     }
 }
 
+/// The first few of some conflicts in short, for a report.
+pub(crate) fn named(conflicts: &[Conflict]) -> String {
+    let mut named: Vec<String> = conflicts.iter().take(5).map(Conflict::in_short).collect();
+    if conflicts.len() > named.len() {
+        named.push(format!("and {} more", conflicts.len() - named.len()));
+    }
+    named.join(", ")
+}
+
 /// What became of a merge.
 #[derive(Debug)]
 pub(crate) enum Combined {

@@ -6,220 +6,41 @@ pub(crate) mod child;
 pub(crate) mod foreign;
 mod history;
 pub(crate) mod land;
+mod outcome;
 mod phases;
 mod pointers;
+mod sides;
 pub(crate) mod update;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::combine::{self, Combined, Conflict, MergeEngine, Side, bases};
-use crate::control::{Control, Stage, Stop};
-use crate::files::FilesError;
+use crate::combine::{self, Combined, Conflict, Side, bases};
+use crate::control::{Control, Stage};
 use crate::files::fill::to_path;
-use crate::files::lock::{Hold, Lock};
+use crate::files::lock::Hold;
 use crate::git::lock_files::{self, lock_of};
 use crate::git::quarantine::Quarantine;
-use crate::git::repository::{Head, OpenError, Repo};
+use crate::git::repository::{Head, Repo};
 use crate::git::tree::Objects;
-use crate::git::{GitError, Oid, show};
+use crate::git::{GitError, Oid};
 use crate::invocation::{self, Places};
 use crate::options::{Excludes, IsolationOptions, OPTIONS_FILE};
 use crate::records::{BaseEntry, ChildRecord};
-use crate::snapshot::{Rules, Setting, Snapshot, SnapshotError, snapshot};
+use crate::snapshot::Snapshot;
 use crate::write::WriteError;
-use crate::write::recover::{self as recovery, Aftermath, Recovered, Verdict};
+use crate::write::recover::Aftermath;
 use crate::write::writer::{Scope, Writer};
+
+pub(crate) use outcome::FoldError;
+pub use outcome::{FoldNotes, FoldOutcome, FoldRequest, Integration, Landing};
 
 use child::ChildSide;
 use phases::Phases;
+use sides::{Held, both, check_parent, lock_both, note_aftermath, note_snapshots, nothing_included};
 
 /// How many base entries of one pair are kept.
 const KEPT_BASES: usize = 50;
-
-/// What to fold into what. Made by [`FoldRequest::new`]; the other fields are set afterwards.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct FoldRequest {
-    /// Names the work in subjects and reflogs.
-    pub id: String,
-    /// The directory that receives the work: absolute, the root of a work tree.
-    pub parent: PathBuf,
-    /// The directory that holds it: absolute, another work tree of the same repository.
-    pub child: PathBuf,
-    /// Subject of the commit of the Child's loose work; default `Integration of ID`.
-    pub subject: Option<String>,
-    /// Subject of a merge commit; default `Integration of ID`.
-    pub merge_subject: Option<String>,
-    /// Fold into whatever branch the Parent is on, even if it was another at isolate.
-    pub onto_current: bool,
-    /// Let the Child be a clone of its own; its objects are fetched, its configuration is never read.
-    pub foreign_child: bool,
-    /// Say what would happen and write nothing to the Parent.
-    pub dry_run: bool,
-    /// What merges.
-    pub merge_engine: MergeEngine,
-}
-
-impl FoldRequest {
-    /// A fold with the default subjects.
-    pub fn new(id: impl Into<String>, parent: impl Into<PathBuf>, child: impl Into<PathBuf>) -> Self {
-        Self {
-            id: id.into(),
-            parent: parent.into(),
-            child: child.into(),
-            subject: None,
-            merge_subject: None,
-            onto_current: false,
-            foreign_child: false,
-            dry_run: false,
-            merge_engine: MergeEngine::Auto,
-        }
-    }
-}
-
-/// How the Parent's history moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Landing {
-    /// There was nothing to fold.
-    Nothing,
-    /// The Parent's branch moved forward to the Child's work.
-    FastForward,
-    /// A merge commit joins both.
-    Merge,
-    /// Of an update: the Child's files have the Parent's work; no history moved.
-    Update,
-}
-
-/// A finished fold.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Integration {
-    /// The Parent as it was asked for.
-    pub parent: PathBuf,
-    /// How its history moved (or would, in a dry run).
-    pub landing: Landing,
-    /// The Parent's HEAD afterwards; `None` while it is unborn. In a dry run, HEAD as it is.
-    pub head: Option<String>,
-    /// The commits that the fold made, oldest first.
-    pub commits: Vec<String>,
-    /// Paths that changed in the Parent.
-    pub files: Vec<PathBuf>,
-    /// What else there is to know.
-    pub notes: FoldNotes,
-}
-
-/// What a fold noticed, whatever its outcome.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct FoldNotes {
-    /// The base entry that counted; `None`: history alone.
-    pub base: Option<String>,
-    /// Which engine merged: `trivial`, `git`, `libgit2`.
-    pub engine: Option<&'static str>,
-    /// Untracked Parent paths, and Child paths, that the exclude list kept out.
-    pub left_out: Vec<PathBuf>,
-    /// New paths of the Child that are folded although the exclude list names them.
-    pub excluded_but_folded: Vec<PathBuf>,
-    /// What a snapshot can't see, with the reason.
-    pub not_folded: Vec<(PathBuf, &'static str)>,
-    /// Refs that keep what somebody wrote to a file while it was being replaced.
-    pub saved: Vec<String>,
-    /// What failed after the work had landed, each with the way on.
-    pub warnings: Vec<String>,
-    /// Of an update with markers: files of the Child that changed, some of them with conflict markers.
-    pub marked: Vec<PathBuf>,
-    /// Whether the fold changes `isolationOptions.toml`.
-    pub options_changed: bool,
-    /// How long each phase took, in milliseconds, in their order: `lock`, `snapshot`, `combine`, `plan`,
-    /// `stage`, `objects`, `swap`, `finish`, as far as it came; `sync` is what `lock`, `stage`, `swap`
-    /// and `finish` spent on waiting for the disk.
-    pub phases_ms: Vec<(&'static str, u64)>,
-    /// How long it took, in milliseconds.
-    pub elapsed_ms: u64,
-}
-
-/// What became of a fold.
-#[derive(Debug, Clone)]
-pub enum FoldOutcome {
-    /// The Parent holds the work.
-    Integrated(Box<Integration>),
-    /// A person has to choose; the Parent is what it was.
-    Conflict {
-        /// In one line, with the way on.
-        report: String,
-        /// Each path.
-        conflicts: Vec<Conflict>,
-        /// What else there is to know.
-        notes: Box<FoldNotes>,
-    },
-    /// The Parent is what it was; the text says why, in one line.
-    Failed(String),
-    /// It was asked to stop; the Parent is what it was.
-    Interrupted(String),
-    /// The request can't be carried out by anybody.
-    InvalidInvocation(String),
-}
-
-/// Why a fold failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FoldError {
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    #[error(transparent)]
-    Git(#[from] GitError),
-    #[error(transparent)]
-    Files(#[from] FilesError),
-    #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    #[error("the Parent {} is in the middle of {operation}; finish or abort it first", show(parent))]
-    Busy { parent: PathBuf, operation: &'static str },
-    #[error("an earlier fold into {} was cut off; isofold recover settles it", show(.0))]
-    CutOff(PathBuf),
-    #[error(
-        "the Parent's branch {branch} is checked out at {} too; a fold would pull it from under that one",
-        show(place)
-    )]
-    BranchElsewhere { branch: String, place: PathBuf },
-    #[error(
-        "the Parent is on {now}, but was on {then} when the Child was isolated; switch back, or fold with --onto-current"
-    )]
-    OtherBranch { now: String, then: String },
-    #[error("the Child {} is no worktree registered in the Parent's repository ({why})", show(child))]
-    NotRegistered { child: PathBuf, why: String },
-    #[error("the Child {} is in the middle of {operation}; finish or abort it first", show(child))]
-    BusyChild { child: PathBuf, operation: &'static str },
-    #[error("the clone {} can't be read: {why}", show(child))]
-    Foreign { child: PathBuf, why: String },
-    #[error("the Child {} is not complete: an isolation or removal of it did not finish; isolate again", show(.0))]
-    Incomplete(PathBuf),
-    #[error(
-        "Parent and Child have no commit in common, and no isolation joins them; merge by hand with git merge --allow-unrelated-histories"
-    )]
-    Unrelated,
-    #[error(
-        "{} came into the Child past the exclude list and stays out of every fold, but {} holds it; take it out of there first",
-        show(path),
-        place
-    )]
-    Included { path: PathBuf, place: String },
-    #[error("git knows no identity for the commit ({0}); set user.name and user.email")]
-    NoIdentity(String),
-}
-
-impl FoldError {
-    pub(crate) fn stop(&self) -> Option<Stop> {
-        match self {
-            Self::Git(error) => error.stop(),
-            Self::Files(error) => error.stop(),
-            Self::Snapshot(error) => error.stop(),
-            Self::Write(error) => error.stop(),
-            _ => None,
-        }
-    }
-}
 
 /// The checks of the contract, in its order.
 pub(crate) fn check(
@@ -264,26 +85,18 @@ pub(crate) fn fold(
             let report = conflict_report(request, &conflicts);
             FoldOutcome::Conflict { report, conflicts, notes: Box::new(notes) }
         }
-        Err(error) => match (error.stop(), error) {
-            (Some(Stop::Clock), _) => FoldOutcome::Failed("The Integration clock fired.".to_owned()),
-            (Some(Stop::Interrupt), _) => FoldOutcome::Interrupted("The fold was interrupted.".to_owned()),
-            (None, error) => FoldOutcome::Failed(error.to_string()),
-        },
+        Err(error) => error.outcome("fold"),
     }
 }
 
 /// One line: the paths and the way on.
 fn conflict_report(request: &FoldRequest, conflicts: &[Conflict]) -> String {
-    let mut named: Vec<String> = conflicts.iter().take(5).map(Conflict::in_short).collect();
-    if conflicts.len() > named.len() {
-        named.push(format!("and {} more", conflicts.len() - named.len()));
-    }
     let needs_git = conflicts.iter().any(|c| c.kind == combine::builtin::NEEDS_GIT);
     let git = if needs_git { " With a git 2.38 or newer on PATH it may fold as it is." } else { "" };
     format!(
         "{} can't be folded: {}; nothing was changed.{git} Bring the Parent's work into the Child with isofold update, settle it there, and fold again.",
         request.id,
-        named.join(", ")
+        combine::named(conflicts)
     )
 }
 
@@ -305,7 +118,12 @@ fn run(
 ) -> Result<Done, FoldError> {
     let repo = Repo::open(&places.parent)?;
     let child = ChildSide::open_for(&repo, &places.child, request.foreign_child, control)?;
-    let _locks = lock_both(&repo, &child.repo, places, request.dry_run, notes, control)?;
+    let hold = if request.dry_run { Hold::Shared } else { Hold::Exclusive };
+    let sides = [
+        Held { repo: &repo, place: &places.parent, hold },
+        Held { repo: &child.repo, place: &places.child, hold: Hold::Shared },
+    ];
+    let _locks = lock_both(sides, request.dry_run, notes, control)?;
     // Whoever held the Parent before us may have changed everything: look only now.
     let record = ChildRecord::read(child.repo.git_dir())?;
     check_parent(&repo, request, record.as_ref(), places)?;
@@ -409,163 +227,6 @@ fn run(
     note_aftermath(notes, after);
     result?;
     Ok(Done { landing, head: Some(landed.head), commits: landed.commits, files })
-}
-
-fn note_aftermath(notes: &mut FoldNotes, after: Aftermath) {
-    notes.saved.extend(after.saved);
-    notes.warnings.extend(after.warnings);
-    let kept = after
-        .kept
-        .iter()
-        .map(|path| format!("{} holds what somebody wrote to it meanwhile, not what the fold wants there", show(path)));
-    notes.warnings.extend(kept);
-}
-
-/// Both locks, in the order of the git directories, so that no two folds wait for each other. What a
-/// fold that was cut off left on either side is settled first.
-fn lock_both(
-    parent: &Repo,
-    child: &Repo,
-    places: &Places,
-    dry_run: bool,
-    notes: &mut FoldNotes,
-    control: &Control,
-) -> Result<Vec<Lock>, FoldError> {
-    let parent_hold = if dry_run { Hold::Shared } else { Hold::Exclusive };
-    loop {
-        for (repo, place) in [(parent, &places.parent), (child, &places.child)] {
-            if !dry_run && let Some(recovered) = recovery::first(repo, control)? {
-                note_recovered(notes, place, recovered);
-            }
-        }
-        let mut wanted = [(parent.git_dir(), parent_hold), (child.git_dir(), Hold::Shared)];
-        wanted.sort_by_key(|(directory, _)| directory.to_owned());
-        let mut held = Vec::new();
-        for (directory, hold) in wanted {
-            held.push(recovery::held(directory, hold, control)?);
-        }
-        // Nobody is at work in either now: what is there was cut off while we waited.
-        let due = [(parent, &places.parent), (child, &places.child)];
-        match due.into_iter().find(|(repo, _)| recovery::is_due(repo.git_dir())) {
-            None => return Ok(held),
-            Some((_, place)) if dry_run => return Err(FoldError::CutOff(place.clone())),
-            Some(_) => {}
-        }
-    }
-}
-
-fn note_recovered(notes: &mut FoldNotes, place: &Path, recovered: Recovered) {
-    let done = match recovered.verdict {
-        Verdict::Cleared => "what it had left was removed",
-        Verdict::Finished => "it was finished",
-        Verdict::TakenBack => "it was taken back",
-    };
-    notes.warnings.push(format!("an earlier fold into {} was cut off; {done}", show(place)));
-    note_aftermath(notes, recovered.after);
-}
-
-/// Refuses a Parent that is in the middle of something or not where it was.
-fn check_parent(
-    repo: &Repo,
-    request: &FoldRequest,
-    record: Option<&ChildRecord>,
-    places: &Places,
-) -> Result<(), FoldError> {
-    if let Some(operation) = repo.operation() {
-        return Err(FoldError::Busy { parent: places.parent.clone(), operation });
-    }
-    let head = repo.head()?;
-    if let Some(branch) = &head.branch {
-        let uses = crate::git::worktrees::uses_of(repo, branch)?;
-        let elsewhere = uses.into_iter().find(|u| match &u.entry {
-            Some(entry) => entry.admin != repo.git_dir(),
-            None => repo.git_dir() != repo.common_dir(),
-        });
-        if let Some(found) = elsewhere.filter(|u| u.entry.as_ref().is_none_or(|e| !e.is_gone())) {
-            return Err(FoldError::BranchElsewhere { branch: short(branch), place: found.place });
-        }
-    }
-    let Some(record) = record.filter(|r| r.parent == places.parent && r.child == places.child) else {
-        return Ok(());
-    };
-    if record.parent_branch != head.branch && !request.onto_current {
-        let name = |branch: &Option<String>| branch.as_deref().map_or_else(|| "a detached HEAD".to_owned(), short);
-        return Err(FoldError::OtherBranch { now: name(&head.branch), then: name(&record.parent_branch) });
-    }
-    Ok(())
-}
-
-fn short(branch: &str) -> String {
-    branch.trim_start_matches("refs/heads/").to_owned()
-}
-
-/// The snapshots of both sides, taken side by side.
-fn both(
-    repo: &Repo,
-    child: &ChildSide,
-    excludes: &Excludes,
-    made_from_here: Option<&ChildRecord>,
-    entry: Option<&BaseEntry>,
-    quarantine: &Quarantine,
-    control: &Control,
-) -> Result<(Snapshot, Snapshot), FoldError> {
-    let keep = match entry {
-        Some(entry) if made_from_here.is_some() => child.never_tracked(repo, entry)?,
-        _ => Vec::new(),
-    };
-    let parent_rules = Rules { leave_out: Some(excludes), ..Rules::default() };
-    // What a session let in past the exclude list is no work.
-    let omit = made_from_here.map(|record| record.included.as_slice()).unwrap_or_default();
-    let child_rules = Rules { leave_out: made_from_here.is_none().then_some(excludes), keep: &keep, omit };
-    let store = quarantine.store();
-    let (our_setting, their_setting) = (Setting::of(repo)?, Setting::of(&child.repo)?);
-    let (parent_place, child_place) = (repo.place(), child.repo.place());
-    std::thread::scope(|scope| {
-        let theirs = scope.spawn(|| snapshot(child_place, &their_setting, &child_rules, None, &store, control));
-        let ours = snapshot(parent_place, &our_setting, &parent_rules, None, &store, control)?;
-        let theirs = theirs.join().expect("a snapshot does not panic")?;
-        Ok((ours, theirs))
-    })
-}
-
-/// Refuses to bring into history what a session was let in on past the exclude list.
-fn nothing_included(
-    repo: &Repo,
-    record: &ChildRecord,
-    entry: Option<&BaseEntry>,
-    child_head: &Head,
-    theirs: &Snapshot,
-) -> Result<(), FoldError> {
-    let found = |path: &[u8], place: String| Err(FoldError::Included { path: to_path(path), place });
-    let index = &theirs.index;
-    let mut paths = index.entries().iter().map(|e| index.path(e));
-    if let Some(path) = paths.find(|path| crate::snapshot::covered(&record.included, path)) {
-        return found(path, "its index".to_owned());
-    }
-    for commit in repo.commits_between(entry.and_then(|entry| entry.child_head), child_head.id)? {
-        for path in &record.included {
-            if repo.item_at(repo.tree_of(commit)?, path)?.is_some() {
-                return found(path, format!("its commit {}", &commit.to_string()[..10]));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn note_snapshots(notes: &mut FoldNotes, ours: &Snapshot, theirs: &Snapshot, excludes: &Excludes, isolated_here: bool) {
-    notes.left_out = ours.left_out.iter().chain(&theirs.left_out).map(|p| to_path(p)).collect();
-    notes.not_folded = theirs.not_folded.iter().map(|n| (to_path(&n.path), n.why)).collect();
-    for unseen in &ours.not_folded {
-        let path = to_path(&unseen.path);
-        if !notes.not_folded.iter().any(|(known, _)| *known == path) {
-            notes.not_folded.push((path, unseen.why));
-        }
-    }
-    if isolated_here {
-        let new = theirs.untracked();
-        notes.excluded_but_folded =
-            new.iter().map(|p| to_path(p)).filter(|path| excludes.covers(path, false)).collect();
-    }
 }
 
 /// The base entry that follows from a fold: the Child's folded snapshot, and the commit that landed.

@@ -9,15 +9,13 @@ use std::time::Instant;
 
 use super::child::ChildSide;
 use super::phases::Phases;
-use super::{
-    FoldError, FoldNotes, FoldOutcome, FoldRequest, Integration, KEPT_BASES, Landing, both, check, check_parent, land,
-    note_aftermath, note_recovered, note_snapshots,
-};
+use super::sides::{Held, both, check_parent, lock_both, note_aftermath, note_snapshots};
+use super::{FoldError, FoldNotes, FoldOutcome, FoldRequest, Integration, KEPT_BASES, Landing, check, land};
 use crate::combine::markers::{Labels, with_markers};
 use crate::combine::{self, Combined, Conflict, MergeEngine, Side, bases};
-use crate::control::{Control, Stage, Stop};
+use crate::control::{Control, Stage};
 use crate::files::fill::to_path;
-use crate::files::lock::{Hold, Lock};
+use crate::files::lock::Hold;
 use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::{Head, Repo};
@@ -28,7 +26,6 @@ use crate::options::{Excludes, IsolationOptions};
 use crate::records::{self, BaseEntry, ChildRecord};
 use crate::snapshot::Snapshot;
 use crate::write::WriteError;
-use crate::write::recover as recovery;
 use crate::write::writer::{Along, Scope, Writer};
 
 /// The message of the hidden commit that is the base from then on.
@@ -100,7 +97,7 @@ pub(crate) fn update(
             let report = format!(
                 "{}: both sides changed {}; conflict markers were left in the Child's files: settle them there and fold again",
                 request.id,
-                in_short(&conflicts)
+                combine::named(&conflicts)
             );
             FoldOutcome::Conflict { report, conflicts, notes: Box::new(notes) }
         }
@@ -113,24 +110,12 @@ pub(crate) fn update(
             let report = format!(
                 "{}: the Child can't take the Parent's work as it is: {}; nothing was changed. {way}",
                 request.id,
-                in_short(&conflicts)
+                combine::named(&conflicts)
             );
             FoldOutcome::Conflict { report, conflicts, notes: Box::new(notes) }
         }
-        Err(error) => match (error.stop(), error) {
-            (Some(Stop::Clock), _) => FoldOutcome::Failed("The Integration clock fired.".to_owned()),
-            (Some(Stop::Interrupt), _) => FoldOutcome::Interrupted("The update was interrupted.".to_owned()),
-            (None, error) => FoldOutcome::Failed(error.to_string()),
-        },
+        Err(error) => error.outcome("update"),
     }
-}
-
-fn in_short(conflicts: &[Conflict]) -> String {
-    let mut named: Vec<String> = conflicts.iter().take(5).map(Conflict::in_short).collect();
-    if conflicts.len() > named.len() {
-        named.push(format!("and {} more", conflicts.len() - named.len()));
-    }
-    named.join(", ")
 }
 
 /// What an update that ran to its end did.
@@ -154,7 +139,11 @@ fn run(
 ) -> Result<Updated, FoldError> {
     let repo = Repo::open(&places.parent)?;
     let child = ChildSide::open(&repo, &places.child)?;
-    let _locks = lock_both(&repo, &child.repo, places, notes, control)?;
+    let sides = [
+        Held { repo: &repo, place: &places.parent, hold: Hold::Shared },
+        Held { repo: &child.repo, place: &places.child, hold: Hold::Exclusive },
+    ];
+    let _locks = lock_both(sides, false, notes, control)?;
     let record = ChildRecord::read(child.repo.git_dir())?;
     check_parent(&repo, &request.as_fold(), record.as_ref(), places)?;
     if let Some(operation) = child.repo.operation() {
@@ -289,30 +278,4 @@ fn next_entry(
         untracked,
         sequence: BaseEntry::next_sequence(repo)?,
     })
-}
-
-/// The Child for us alone, the Parent for readers. What was cut off on either side is settled first.
-fn lock_both(
-    parent: &Repo,
-    child: &Repo,
-    places: &Places,
-    notes: &mut FoldNotes,
-    control: &Control,
-) -> Result<Vec<Lock>, FoldError> {
-    loop {
-        for (repo, place) in [(parent, &places.parent), (child, &places.child)] {
-            if let Some(recovered) = recovery::first(repo, control)? {
-                note_recovered(notes, place, recovered);
-            }
-        }
-        let mut wanted = [(parent.git_dir(), Hold::Shared), (child.git_dir(), Hold::Exclusive)];
-        wanted.sort_by_key(|(directory, _)| directory.to_owned());
-        let mut held = Vec::new();
-        for (directory, hold) in wanted {
-            held.push(recovery::held(directory, hold, control)?);
-        }
-        if ![parent, child].into_iter().any(|repo| recovery::is_due(repo.git_dir())) {
-            return Ok(held);
-        }
-    }
 }

@@ -348,11 +348,7 @@ impl Keeping<'_> {
             conflicts = merged.conflicts;
             report.push_str("conflict markers were left in the main tree's files: ");
         }
-        let mut named: Vec<String> = conflicts.iter().take(5).map(Conflict::in_short).collect();
-        if conflicts.len() > named.len() {
-            named.push(format!("and {} more", conflicts.len() - named.len()));
-        }
-        report.push_str(&named.join(", "));
+        report.push_str(&combine::named(&conflicts));
         report = report.replace("in the Parent", "in the main tree").replace("in the Child", "in the session");
         let outcome = if marked.is_empty() { "can't be kept" } else { "could not be kept whole" };
         let nothing = if marked.is_empty() { "; nothing was changed" } else { "; the session is still there" };
