@@ -8,7 +8,8 @@ use super::{Bases, Combined, Conflict, Side, renames, trivial};
 use crate::control::Control;
 use crate::files::as_path;
 use crate::git::quarantine::Quarantine;
-use crate::git::repository::{Repo, merges_specially};
+use crate::git::repository::Repo;
+use crate::git::settings::merges_specially;
 use crate::git::tree::{Change, Item, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, Objects};
 use crate::git::{GitError, Oid, merge_file, show};
 

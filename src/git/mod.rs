@@ -18,6 +18,7 @@ pub(crate) mod ref_files;
 pub(crate) mod refs;
 pub(crate) mod remote;
 pub(crate) mod repository;
+pub(crate) mod settings;
 pub(crate) mod tree;
 pub(crate) mod worktrees;
 

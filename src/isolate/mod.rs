@@ -468,7 +468,7 @@ pub(crate) fn carry_settings(repo: &Repo, admin: &Path) -> Result<(), IsolateErr
     };
     copy("info/sparse-checkout")?;
     if repo.config_bool("extensions.worktreeConfig", false)? && copy("config.worktree")? {
-        crate::git::repository::drop_settings(&admin.join("config.worktree"), &["core.bare", "core.worktree"])?;
+        crate::git::settings::drop_settings(&admin.join("config.worktree"), &["core.bare", "core.worktree"])?;
     }
     Ok(())
 }

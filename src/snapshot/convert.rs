@@ -3,7 +3,7 @@
 //! All else that git converts (filters, encodings, `ident`) is left to git.
 
 use super::attributes::{Attributes, Value};
-use crate::git::repository::Content;
+use crate::git::settings::Content;
 
 /// How a file's line endings are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
