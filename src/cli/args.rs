@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::help::HELP;
 use super::output::When;
-use super::session::SessionCommand;
+use super::session::args::SessionCommand;
 
 /// Isolate work in a git worktree that is just like your own directory, and fold it back.
 #[derive(Debug, Parser)]

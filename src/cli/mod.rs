@@ -18,7 +18,6 @@ mod reference;
 mod remove;
 mod saved;
 mod session;
-mod session_run;
 mod signals;
 mod update;
 

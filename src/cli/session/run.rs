@@ -11,9 +11,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 
-use super::output;
-use super::progress::watched;
-use super::session::{Face, RunArgs, changes_json, introduce, refused, request, session_json, ways_out, with_version};
+use super::args::RunArgs;
+use super::{Face, changes_json, introduce, refused, request, session_json, ways_out, with_version};
+use crate::cli::output;
+use crate::cli::progress::watched;
 
 /// isofold itself failed, not the command.
 const OURS: u8 = 125;
