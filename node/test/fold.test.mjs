@@ -85,7 +85,7 @@ test('new paths obey .gitignore, tracked ones do not; a staged removal counts; t
   await folded({ parent, child, id: 'work', subject: 'All kinds' });
   assert.equal(git(parent, 'show', '--format=', '--name-status', 'HEAD'), 'D\tb\nM\ttracked.log');
   assert.equal(existsSync(`${parent}/new.log`), false);
-  assert.match(git(parent, 'reflog', '-1', '--format=%gs'), /work/);
+  assert.match(git(parent, 'reflog', '-1', '--format=%gs'), /fold of work/);
 });
 
 test('a fold goes both ways: what moved in the Parent comes into the Child, and back', async (t) => {
