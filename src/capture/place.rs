@@ -17,7 +17,7 @@ use crate::git::worktrees::{self, NewEntry};
 use crate::git::{GitError, Oid, show};
 use crate::isolate::{self, IsolateOutcome, IsolateRequest};
 use crate::options::IsolationOptions;
-use crate::records::{BaseEntry, ChildRecord, Made, State};
+use crate::records::{BaseEntry, ChildRecord, State};
 
 /// Temporary directories of captures, and the worktree in each.
 pub(super) const PREFIX: &str = "isofold-capture-";
@@ -232,19 +232,7 @@ fn enter(repo: &Repo, root: &Path, base: Oid, state: State) -> Result<PathBuf, C
     let lock_reason = format!("isofold {} is capturing", owner.pid);
     let head = base.to_string();
     let entry = NewEntry { child: root, head: &head, lock_reason: &lock_reason };
-    let record = ChildRecord {
-        state,
-        id: None,
-        parent: repo.work_dir().to_owned(),
-        child: root.to_owned(),
-        parent_branch: None,
-        branch: None,
-        exclude: Vec::new(),
-        omitted: Vec::new(),
-        included: Vec::new(),
-        owner,
-        made: Made::default(),
-    };
+    let record = ChildRecord::new(state, repo.work_dir(), root);
     let admin = worktrees::register(repo.common_dir(), &entry, |staged| record.write(staged))?;
     let git_file = root.join(".git");
     let written = match fs::symlink_metadata(&git_file) {

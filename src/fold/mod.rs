@@ -9,7 +9,7 @@ pub(crate) mod land;
 mod outcome;
 mod phases;
 mod pointers;
-mod sides;
+pub(crate) mod sides;
 pub(crate) mod update;
 
 use std::path::{Path, PathBuf};

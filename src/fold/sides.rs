@@ -29,16 +29,16 @@ pub(super) fn note_aftermath(notes: &mut FoldNotes, after: Aftermath) {
 
 /// One side of a job: its repository, its place for reports, and how it is held.
 #[derive(Clone, Copy)]
-pub(super) struct Held<'a> {
-    pub(super) repo: &'a Repo,
-    pub(super) place: &'a Path,
-    pub(super) hold: Hold,
+pub(crate) struct Held<'a> {
+    pub(crate) repo: &'a Repo,
+    pub(crate) place: &'a Path,
+    pub(crate) hold: Hold,
 }
 
 /// Both locks, in the order of the git directories, so that no two jobs wait for each other. What a
 /// landing that was cut off left on either side is settled first; where nothing may be written
 /// (`dry_run`) that is an error.
-pub(super) fn lock_both(
+pub(crate) fn lock_both(
     sides: [Held<'_>; 2],
     dry_run: bool,
     notes: &mut FoldNotes,

@@ -61,6 +61,38 @@ pub(super) fn replace(
     Ok(saved)
 }
 
+/// The Child's branch on its way to where the Child's HEAD is.
+pub(super) struct Taking {
+    /// Its full name; none for a detached HEAD.
+    pub(super) branch: Option<String>,
+    /// Where it is now, if it exists.
+    pub(super) old_tip: Option<Oid>,
+    /// Registered worktrees that make room for the Child.
+    pub(super) going: Vec<Registered>,
+}
+
+impl Taking {
+    /// From where to where the branch moves; none where it does not.
+    pub(super) fn moves(&self, head: &Head) -> Option<(Option<Oid>, Oid)> {
+        let to = head.id.filter(|to| self.branch.is_some() && self.old_tip != Some(*to))?;
+        Some((self.old_tip, to))
+    }
+
+    /// Makes or moves the branch. Commits that only it reached are saved first; the refs are returned.
+    pub(super) fn take(&self, repo: &Repo, head: &Head, undo: &mut Undo<'_>) -> Result<Vec<String>, IsolateError> {
+        let (Some(branch), Some((from, to))) = (&self.branch, self.moves(head)) else { return Ok(Vec::new()) };
+        let mut saved = Vec::new();
+        if let Some(old) = from
+            && repo.only_reached_by(old, branch, Some(to))?
+        {
+            saved.push(save(repo, branch.trim_start_matches("refs/heads/"), old, undo)?);
+        }
+        repo.move_branch(branch, from, to, "isofold: isolate")?;
+        undo.branch(branch.clone(), from);
+        Ok(saved)
+    }
+}
+
 /// Saves a commit; the ref goes again if it is new and the isolation fails.
 pub(super) fn save(repo: &Repo, label: &str, id: Oid, undo: &mut Undo<'_>) -> Result<String, GitError> {
     let known = repo.ref_id(&Repo::saved_name(label, id))?.is_some();

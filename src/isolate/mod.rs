@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 use crate::control::{Control, Stage, Stop};
 use crate::files::fill;
 use crate::files::lock::{Hold, Lock, lock};
-use crate::files::owner::Owner;
 use crate::files::{FilesError, as_path};
 use crate::git::index_file::{IndexFile, IndexStat};
 use crate::git::repository::{Head, OpenError, Repo};
@@ -237,6 +236,45 @@ pub(crate) struct Wanted<'a> {
     pub(crate) include: Option<&'a PathRules>,
 }
 
+impl Wanted<'_> {
+    fn short_branch(&self) -> Option<String> {
+        self.branch.as_ref().map(|branch| branch.trim_start_matches("refs/heads/").to_owned())
+    }
+}
+
+/// Registers the Child that is to be made, once its branch and its place are free.
+fn enter(
+    repo: &Repo,
+    wanted: &Wanted<'_>,
+    places: &Places,
+    head: &Head,
+    undo: &mut Undo<'_>,
+    control: &Control,
+) -> Result<(ChildRecord, Entry, branch::Taking), IsolateError> {
+    let mut record = ChildRecord {
+        id: wanted.id.map(str::to_owned),
+        parent_branch: head.branch.clone(),
+        branch: wanted.branch.clone(),
+        exclude: wanted.excludes.patterns().to_vec(),
+        ..ChildRecord::new(State::Making, &places.parent, &places.child)
+    };
+    let _registry = registry_lock(repo, undo, control)?;
+    let going = branch::replaceable(repo, wanted.branch.as_deref(), &places.child)?;
+    let old_tip = branch::check(repo, wanted.branch.as_deref(), head, &going)?;
+    let entry = register(repo, &mut record, head, undo)?;
+    let taking = branch::Taking { branch: wanted.branch.clone(), old_tip, going };
+    Ok((record, entry, taking))
+}
+
+/// From this moment on the Child is there: until then the next command takes it for incomplete.
+fn publish(admin: &Path, record: &mut ChildRecord) -> Result<(), IsolateError> {
+    let locked = admin.join("locked");
+    fs::remove_file(&locked).map_err(GitError::io("cannot remove", &locked))?;
+    record.state = State::Ready;
+    record.made = Made::default();
+    Ok(record.write(admin)?)
+}
+
 /// Holds the Parent among other readers, once nothing is half done in it.
 fn shared(repo: &Repo, control: &Control) -> Result<Lock, IsolateError> {
     loop {
@@ -262,29 +300,8 @@ pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> R
         let paths: Vec<String> = unmerged.iter().take(5).map(|p| show(as_path(p))).collect();
         return Err(IsolateError::Unmerged { paths: paths.join(", ") });
     }
-    let branch = wanted.branch.clone();
     let mut undo = Undo::new(&repo);
-    let mut record = ChildRecord {
-        state: State::Making,
-        id: wanted.id.map(str::to_owned),
-        parent: places.parent.clone(),
-        child: places.child.clone(),
-        parent_branch: head.branch.clone(),
-        branch: branch.clone(),
-        exclude: wanted.excludes.patterns().to_vec(),
-        omitted: Vec::new(),
-        included: Vec::new(),
-        owner: Owner::this(),
-        made: Made::default(),
-    };
-    let (entry, old_tip, going) = {
-        let registry = registry_lock(&repo, &mut undo, control)?;
-        let going = branch::replaceable(&repo, branch.as_deref(), &places.child)?;
-        let old_tip = branch::check(&repo, branch.as_deref(), &head, &going)?;
-        let entry = register(&repo, &mut record, &head, &mut undo)?;
-        drop(registry);
-        (entry, old_tip, going)
-    };
+    let (mut record, entry, taking) = enter(&repo, wanted, places, &head, &mut undo, control)?;
     let admin = &entry.admin;
     let select =
         select::Selection::new(&repo, &index, head.id, wanted.excludes, &places.child)?.including(wanted.include);
@@ -308,36 +325,20 @@ pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> R
     // What a kill from here on leaves is in the record before it is made.
     let base_name = BaseEntry::fresh_name();
     record.made.bases = vec![base_name.clone()];
-    record.made.branch = head.id.filter(|to| branch.is_some() && old_tip != Some(*to)).map(|to| (old_tip, to));
+    record.made.branch = taking.moves(&head);
     record.write(admin)?;
-    let mut saved = Vec::new();
-    if let (Some(branch), Some(to)) = (&branch, head.id) {
-        if let Some(old) = old_tip.filter(|old| *old != to)
-            && repo.only_reached_by(old, branch, Some(to))?
-        {
-            saved.push(branch::save(&repo, branch.trim_start_matches("refs/heads/"), old, &mut undo)?);
-        }
-        if old_tip != Some(to) {
-            repo.move_branch(branch, old_tip, to, "isofold: isolate")?;
-            undo.branch(branch.clone(), old_tip);
-        }
-    }
+    let mut saved = taking.take(&repo, &head, &mut undo)?;
     // Only now: an isolation that could not have the branch leaves no objects either.
     base.quarantine.release()?;
-    let base_entry = base.entry(places, &head, branch.as_deref());
+    let base_entry = base.entry(places, &head, wanted.branch.as_deref());
     undo.base(base_name.clone());
     base_entry.record_as(&repo, &base_name, Durable::Later)?;
-    saved.extend(branch::replace(&repo, &going, &places.child, &mut undo, control)?);
+    saved.extend(branch::replace(&repo, &taking.going, &places.child, &mut undo, control)?);
     saved.sort();
-    let locked = admin.join("locked");
-    fs::remove_file(&locked).map_err(GitError::io("cannot remove", &locked))?;
-    // From this moment on the Child is there: until then the next command takes it for incomplete.
-    record.state = State::Ready;
-    record.made = Made::default();
     let unstored = base.snapshot.omitted.iter().filter(|path| !covered(&noted.included, path));
     record.omitted = unstored.filter_map(|path| Omitted::now(&places.child, path)).collect();
     record.included.clone_from(&noted.included);
-    record.write(admin)?;
+    publish(admin, &mut record)?;
     undo.disarm();
     // Entries of a Child that was here before; the newest counts, so leaving one does no harm.
     if let Err(error) = crate::records::forget_bases_of(&repo, &places.child, &base_name) {
@@ -347,7 +348,7 @@ pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> R
     let paths = |list: Vec<Vec<u8>>| list.iter().map(|p| fill::to_path(p)).collect();
     Ok(Isolation {
         child: places.child.clone(),
-        branch: branch.map(|b| b.trim_start_matches("refs/heads/").to_owned()),
+        branch: wanted.short_branch(),
         head: head.id.map(|id| id.to_string()),
         base: base_entry.base.to_string(),
         files: filled.files,

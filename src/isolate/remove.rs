@@ -17,7 +17,7 @@ use crate::git::tree::Objects;
 use crate::git::worktrees::{self, admin_of_git_file, registered};
 use crate::git::{GitError, Oid, show};
 use crate::invocation;
-use crate::records::{BaseEntry, ChildRecord, Made, Omitted, State, bases_of, forget};
+use crate::records::{BaseEntry, ChildRecord, Omitted, State, bases_of, forget};
 use crate::snapshot::{Rules, Setting, snapshot};
 
 /// What became of a removal.
@@ -186,19 +186,7 @@ fn run(child: &Path, force: bool, settled: Settled<'_>, control: &Control) -> Re
         }
         saved.extend(settle(&repo, &real, record.as_ref(), force, settled, control)?);
     }
-    let mut record = record.unwrap_or_else(|| ChildRecord {
-        state: State::Removing,
-        id: None,
-        parent: PathBuf::new(),
-        child: real.clone(),
-        parent_branch: None,
-        branch: None,
-        exclude: Vec::new(),
-        omitted: Vec::new(),
-        included: Vec::new(),
-        owner: Owner::this(),
-        made: Made::default(),
-    });
+    let mut record = record.unwrap_or_else(|| ChildRecord::new(State::Removing, Path::new(""), &real));
     record.state = State::Removing;
     record.owner = Owner::this();
     record.made.bases = bases_of(&repo, &real)?;

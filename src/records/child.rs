@@ -141,6 +141,23 @@ impl StoredMade {
 }
 
 impl ChildRecord {
+    /// The record of a Child that this process is at work on; nothing else is known of it yet.
+    pub(crate) fn new(state: State, parent: &Path, child: &Path) -> Self {
+        Self {
+            state,
+            id: None,
+            parent: parent.to_owned(),
+            child: child.to_owned(),
+            parent_branch: None,
+            branch: None,
+            exclude: Vec::new(),
+            omitted: Vec::new(),
+            included: Vec::new(),
+            owner: Owner::this(),
+            made: Made::default(),
+        }
+    }
+
     /// When the record was last written.
     pub(crate) fn written(admin: &Path) -> Option<(i64, i64)> {
         let meta = std::fs::metadata(admin.join(FILE)).ok()?;

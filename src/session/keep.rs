@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 
 use super::discard::take_away;
 use super::graft::{self, Grafted};
-use super::work::{self, Content, Open};
+use super::work::{self, Content};
 use super::{SessionError, record};
 use crate::combine::markers::{Labels, with_markers};
 use crate::combine::{self, Bases, Combined, Conflict, MergeEngine, Side};
 use crate::control::Control;
 use crate::files::as_path;
 use crate::files::fill::to_path;
-use crate::files::lock::{Hold, Lock};
+use crate::files::lock::Hold;
+use crate::fold::FoldNotes;
+use crate::fold::sides::{Held, lock_both};
 use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
@@ -25,7 +27,6 @@ use crate::patch::working::Checkout;
 use crate::records::{ChildRecord, SessionRecord};
 use crate::snapshot::{Rules, Setting, Snapshot, snapshot};
 use crate::write::WriteError;
-use crate::write::recover::{self as recovery};
 use crate::write::writer::{Along, Moving, Scope, Writer};
 
 /// How to keep a session.
@@ -87,7 +88,13 @@ pub fn keep(at: &Path, name: &str, request: &KeepRequest, control: &Control) -> 
     let session = record(&any, name)?;
     let open = work::open(&any, &session)?.ok_or_else(|| super::gone(&session))?;
     let main = Repo::open(&session.main)?;
-    let locks = locked(&main, &open, control)?;
+    // The main tree for us alone, the session for readers.
+    let sides = [
+        Held { repo: &main, place: &session.main, hold: Hold::Exclusive },
+        Held { repo: &open.child, place: &session.worktree, hold: Hold::Shared },
+    ];
+    let mut notes = FoldNotes::default();
+    let locks = lock_both(sides, false, &mut notes, control)?;
     check(&main, &session, request)?;
     let quarantine = Quarantine::new(&main)?;
     let content = open.content(&any, &session, &quarantine, control)?;
@@ -99,10 +106,9 @@ pub fn keep(at: &Path, name: &str, request: &KeepRequest, control: &Control) -> 
     };
     drop(locks);
     // The changes are there now, or there were none: whatever fails from here on, nothing is lost.
-    let mut warnings = Vec::new();
-    let mut saved = Vec::new();
+    let FoldNotes { mut warnings, mut saved, .. } = notes;
     match take_away(&any, &session, Some(&open), true, settled, &Control::new()) {
-        Ok(also) => saved = also,
+        Ok(also) => saved.extend(also),
         Err(error) => warnings.push(format!("the session could not be taken away: {error}")),
     }
     Ok(match applied {
@@ -119,19 +125,6 @@ pub fn keep(at: &Path, name: &str, request: &KeepRequest, control: &Control) -> 
             }
         }
     })
-}
-
-/// The main tree for us alone, the session for readers. A landing in the main tree that was cut off is
-/// settled first.
-fn locked(main: &Repo, open: &Open, control: &Control) -> Result<Vec<Lock>, SessionError> {
-    let mut wanted = [(main.git_dir(), Hold::Exclusive), (open.child.git_dir(), Hold::Shared)];
-    wanted.sort_by_key(|(directory, _)| directory.to_owned());
-    let mut held = Vec::new();
-    for (directory, hold) in wanted {
-        held.push(recovery::held(directory, hold, control)?);
-    }
-    recovery::recover(main)?;
-    Ok(held)
 }
 
 /// Refuses a main tree that is not in a state to take changes.
