@@ -8,7 +8,7 @@ use std::fs;
 
 use crate::control::{Control, Stop};
 use crate::files::as_path;
-use crate::git::index_file::{IndexFile, IndexStat, NewEntry};
+use crate::git::index_file::{IndexFile, NewEntry};
 use crate::git::program::{Finished, Git};
 use crate::git::quarantine::Quarantine;
 use crate::git::tree::{Change, Item, Objects};
@@ -152,15 +152,7 @@ impl Scratch {
         let root = store.root();
         let directory = tempfile::Builder::new().prefix("apply-").tempdir_in(root);
         let scratch = Self { directory: directory.map_err(GitError::io("cannot write to", root))? };
-        let entries = entries.map(|(path, item)| NewEntry {
-            path,
-            mode: item.mode,
-            id: item.id,
-            stat: IndexStat::default(),
-            assume_valid: false,
-            skip_worktree: false,
-            intent_to_add: false,
-        });
+        let entries = entries.map(|(path, item)| NewEntry::bare(path, item));
         let index = scratch.index();
         let bytes = IndexFile::read(&index)?.with_entries(entries.collect());
         fs::write(&index, bytes).map_err(GitError::io("cannot write", &index))?;

@@ -17,7 +17,7 @@ use crate::git::tree::Objects;
 use crate::git::worktrees::{self, admin_of_git_file, registered};
 use crate::git::{GitError, Oid, show};
 use crate::invocation;
-use crate::records::{BaseEntry, ChildRecord, Omitted, State, bases_of, forget};
+use crate::records::{BaseEntry, ChildRecord, State, bases_of, forget};
 use crate::snapshot::{Rules, Setting, snapshot};
 
 /// What became of a removal.
@@ -229,11 +229,7 @@ fn settle(
     let head = repo.head()?;
     let label = child.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let quarantine = Quarantine::new(repo)?;
-    // What isolate brought and the base could not hold is no work of the Child, unless it changed.
-    let brought = record.map(|r| r.omitted.as_slice()).unwrap_or_default();
-    let unchanged = brought.iter().filter(|o| Omitted::now(child, &o.path).as_ref() == Some(*o));
-    let mut omit: Vec<Vec<u8>> = unchanged.map(|o| o.path.clone()).collect();
-    omit.extend(record.map(|r| r.included.clone()).unwrap_or_default());
+    let omit = record.map(|record| record.no_work(child)).unwrap_or_default();
     let rules = Rules { omit: &omit, keep: settled.keep, ..Rules::default() };
     let snapshot = snapshot(repo.place(), &Setting::of(repo)?, &rules, None, &quarantine.store(), control)?;
     let mut clean = known_trees(repo, child, head.id)?;

@@ -5,7 +5,7 @@ use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
 use crate::git::{GitError, Oid};
-use crate::records::{BaseEntry, ChildRecord, Omitted};
+use crate::records::{BaseEntry, ChildRecord};
 use crate::snapshot::Rules;
 
 /// The message of the commit that stands for a branch without commits.
@@ -34,10 +34,7 @@ impl Start {
         };
         // A new ignore rule does not take away what the base holds.
         let keep = entry.filter(|entry| Some(entry.base) == base).map(|entry| entry.untracked).unwrap_or_default();
-        // What isolate brought and the base could not hold is no work, unless it changed.
-        let brought = child.map(|record| record.omitted).unwrap_or_default();
-        let unchanged = brought.iter().filter(|file| Omitted::now(repo.work_dir(), &file.path).as_ref() == Some(*file));
-        let omit = unchanged.map(|file| file.path.clone()).collect();
+        let omit = child.map(|record| record.no_work(repo.work_dir())).unwrap_or_default();
         Ok(Self { base, keep, omit })
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Durable, VERSION, decode_path, encode_path, oid, path_text, read, text_path, write_atomic};
+use super::{Durable, VERSION, decode_path, encode_path, names_in, oid, path_text, read, text_path, write_atomic};
 use crate::git::ref_files::make_hidden;
 use crate::git::refs::BASES;
 use crate::git::repository::Repo;
@@ -193,17 +193,9 @@ pub(crate) fn forget(repo: &Repo, name: &str) -> Result<(), GitError> {
 
 pub(crate) fn all(repo: &Repo) -> Result<Vec<(String, BaseEntry)>, GitError> {
     let directory = directory(repo);
-    let entries = match std::fs::read_dir(&directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(GitError::io("cannot read", &directory)(error)),
-    };
     let mut found = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(GitError::io("cannot read", &directory))?.path();
-        let Some(name) = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".toml")) else {
-            continue;
-        };
+    for name in names_in(&directory)? {
+        let path = directory.join(format!("{name}.toml"));
         // Gone meanwhile: another process forgot it.
         let Some(s) = read::<Stored>(&path)? else { continue };
         let id = |text: &Option<String>| text.as_deref().map(oid).transpose();
@@ -217,7 +209,7 @@ pub(crate) fn all(repo: &Repo) -> Result<Vec<(String, BaseEntry)>, GitError> {
             untracked: s.untracked.iter().map(|p| decode_path(p)).collect(),
             sequence: s.sequence,
         };
-        found.push((name.to_owned(), entry));
+        found.push((name, entry));
     }
     Ok(found)
 }

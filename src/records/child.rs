@@ -164,6 +164,13 @@ impl ChildRecord {
         Some((meta.mtime(), meta.mtime_nsec()))
     }
 
+    /// Untracked paths that came with the Child and are no work of it: too large for the base and not
+    /// changed since, or let in past the exclude list.
+    pub(crate) fn no_work(&self, root: &Path) -> Vec<Vec<u8>> {
+        let unchanged = self.omitted.iter().filter(|o| Omitted::now(root, &o.path).as_ref() == Some(*o));
+        unchanged.map(|o| o.path.clone()).chain(self.included.iter().cloned()).collect()
+    }
+
     /// The record in an administrative directory, none in one that isolate did not make.
     pub(crate) fn read(admin: &Path) -> Result<Option<Self>, GitError> {
         let stored: Option<Stored> = read(&admin.join(FILE))?;

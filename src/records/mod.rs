@@ -109,6 +109,22 @@ fn write_atomic(path: &Path, text: &str, durable: Durable) -> Result<(), GitErro
     outcome.map_err(GitError::io("cannot write", path))
 }
 
+/// The names of the records in a directory, without their extension; temporary files are passed over.
+fn names_in(directory: &Path) -> Result<Vec<String>, GitError> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(GitError::io("cannot read", directory)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(GitError::io("cannot read", directory))?.file_name();
+        let name = name.to_str().and_then(|name| name.strip_suffix(".toml")).filter(|name| !name.starts_with('.'));
+        names.extend(name.map(str::to_owned));
+    }
+    Ok(names)
+}
+
 /// Reads a record; `None` where there is no such file, or a power cut left it empty.
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, GitError> {
     let text = match std::fs::read_to_string(path) {

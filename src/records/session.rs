@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{VERSION, oid, path_text, read, text_path, write_atomic};
+use super::{VERSION, names_in, oid, path_text, read, text_path, write_atomic};
 use crate::files::owner::Owner;
 use crate::git::refs::SESSIONS;
 use crate::git::repository::Repo;
@@ -76,20 +76,10 @@ impl SessionRecord {
 
     /// All sessions, oldest first.
     pub(crate) fn all(common: &Path) -> Result<Vec<Self>, GitError> {
-        let directory = directory(common);
-        let entries = match std::fs::read_dir(&directory) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(GitError::io("cannot read", &directory)(error)),
-        };
         let mut found = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(GitError::io("cannot read", &directory))?.file_name();
-            let Some(name) = name.to_str().and_then(|n| n.strip_suffix(".toml")).filter(|n| !n.starts_with('.')) else {
-                continue;
-            };
+        for name in names_in(&directory(common))? {
             // Gone meanwhile: it was kept or discarded.
-            found.extend(Self::find(common, name)?);
+            found.extend(Self::find(common, &name)?);
         }
         found.sort_by(|a, b| (a.ready, &a.name).cmp(&(b.ready, &b.name)));
         Ok(found)

@@ -13,7 +13,7 @@ use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
 use crate::git::tree::Item;
 use crate::git::{GitError, Oid, show};
-use crate::records::{BaseEntry, ChildRecord, Omitted, SessionRecord};
+use crate::records::{BaseEntry, ChildRecord, SessionRecord};
 use crate::snapshot::{Rules, Setting, Snapshot, covered, snapshot};
 
 /// Directories that hold what a build or a package manager makes again.
@@ -92,7 +92,7 @@ impl Open {
         let mut keep: Vec<Vec<u8>> =
             entries.into_iter().filter(|entry| entry.base == session.base).flat_map(|entry| entry.untracked).collect();
         keep.extend(ignored.iter().cloned());
-        let omit = self.omitted();
+        let omit = self.record.as_ref().map(|record| record.no_work(self.child.work_dir())).unwrap_or_default();
         let rules = Rules { keep: &keep, omit: &omit, ..Rules::default() };
         let setting = Setting::of(&self.child)?;
         let snapshot = snapshot(self.child.place(), &setting, &rules, None, &quarantine.store(), control)?;
@@ -106,15 +106,6 @@ impl Open {
         let paths = index.entries().iter().map(|entry| index.path(entry)).filter(|path| covered(included, path));
         let gone: Vec<(&[u8], Option<Item>)> = paths.map(|path| (path, None)).collect();
         if gone.is_empty() { Ok(snapshot.tree) } else { quarantine.store().open().updated_tree(snapshot.tree, &gone) }
-    }
-
-    /// What came along and is no work: let in past the exclude list, or too large for the base and
-    /// unchanged.
-    fn omitted(&self) -> Vec<Vec<u8>> {
-        let Some(record) = &self.record else { return Vec::new() };
-        let root = self.child.work_dir();
-        let unchanged = record.omitted.iter().filter(|o| Omitted::now(root, &o.path).as_ref() == Some(*o));
-        unchanged.map(|o| o.path.clone()).chain(record.included.iter().cloned()).collect()
     }
 
     /// Ignored files that came into being in the session and that no build makes again.

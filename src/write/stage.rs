@@ -228,15 +228,7 @@ fn checkout(
     tree: &Path,
     control: &Control,
 ) -> Result<(), WriteError> {
-    let entry = |path: &[u8], item: Item| NewEntry {
-        path: path.to_vec(),
-        mode: item.mode,
-        id: item.id,
-        stat: IndexStat::default(),
-        assume_valid: false,
-        skip_worktree: false,
-        intent_to_add: false,
-    };
+    let entry = |path: &[u8], item: Item| NewEntry::bare(path.to_vec(), item);
     let is_attributes = |path: &[u8]| path.rsplit(|b| *b == b'/').next() == Some(b".gitattributes");
     let mut entries: BTreeMap<Vec<u8>, NewEntry> = BTreeMap::new();
     for known in ground.index.entries() {

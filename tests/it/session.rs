@@ -585,8 +585,16 @@ fn the_include_file_lets_in_what_the_default_list_leaves_out_and_keeps_it_out_of
     let work = start(&sandbox, &main, "one");
     assert_eq!(read(&work, ".env.local").as_deref(), Some("LOCAL\n"));
     assert_eq!(read(&work, ".env"), None);
-    // Even an agent that adds everything does not bring it back.
+    // A patch of an agent that works there has no place for it.
     write(&work, ".env.local", "CHANGED\n");
+    write(&work, "b", "patched\n");
+    let worktree = work.to_str().expect("UTF-8");
+    let run = sandbox.isofold(["patch", "record", "--agent", "a", "--worktree", worktree]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let patch = read(&main, ".isofold/patches/a/changes.patch").expect("a patch");
+    assert!(patch.contains("patched") && !patch.contains("CHANGED"), "{patch}");
+    sandbox.git(&work, &["checkout", "-q", "b"]);
+    // Even an agent that adds everything does not bring it back.
     write(&work, "a", lines(&[(3, "session")]));
     sandbox.commit_all(&work, "everything");
     assert!(!done(&sandbox, &main, &["diff", "one"]).stdout.contains("CHANGED"));

@@ -26,6 +26,21 @@ pub(crate) struct NewEntry {
     pub(crate) intent_to_add: bool,
 }
 
+impl NewEntry {
+    /// An entry without flags, and without stat data: git has to look at the file.
+    pub(crate) fn bare(path: Vec<u8>, item: Item) -> Self {
+        Self {
+            path,
+            mode: item.mode,
+            id: item.id,
+            stat: IndexStat::default(),
+            assume_valid: false,
+            skip_worktree: false,
+            intent_to_add: false,
+        }
+    }
+}
+
 /// The time now, in seconds and nanoseconds.
 pub(crate) fn now() -> (i64, i64) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
