@@ -2,6 +2,7 @@
 
 use git2::Signature;
 
+use super::config::Settings;
 use super::program::Git;
 use super::repository::Repo;
 use super::{Act, GitError};
@@ -32,12 +33,11 @@ impl Identity {
     /// The identity where names and addresses are plainly said, by variables or the configuration;
     /// what git has to work out (a date given, an address made of the host's name) is left to git.
     fn plain(repo: &Repo, control: &Control) -> Result<Option<Self>, GitError> {
-        let unread = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"];
-        if unread.iter().any(|name| std::env::var_os(name).is_some()) {
+        let Settings { config, whole } = Settings::of(repo)?;
+        let dated = ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"].iter().any(|name| std::env::var_os(name).is_some());
+        if !whole || dated {
             return Ok(None);
         }
-        let act = || "cannot read the configuration of the identity".to_owned();
-        let config = repo.library().config().act(act)?.snapshot().act(act)?;
         let given = control.environment();
         let author = given.as_ref().and_then(|environment| environment.author.as_ref());
         let said = |role: &str, what: &str| -> Option<String> {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use git2::{ErrorCode, Signature};
 
+use super::config::Settings;
 use super::lock_files::{GitLock, lock_of};
 use super::repository::{Head, Repo};
 use super::{Act, GitError, Oid};
@@ -43,8 +44,7 @@ impl Repo {
 
     /// The reflogs that a move of HEAD's branch, or of a detached HEAD, is written to.
     pub(crate) fn reflogs_of(&self, head: &Head) -> Result<Vec<PathBuf>, GitError> {
-        let act = || "cannot read the configuration core.logAllRefUpdates".to_owned();
-        let config = self.library().config().act(act)?.snapshot().act(act)?;
+        let config = Settings::of(self)?.config;
         // `always` is no boolean; unset means yes where there is a work tree.
         let wanted = config.get_bool("core.logAllRefUpdates").unwrap_or(true);
         let branch = head.branch.iter().map(|name| self.common_dir().join("logs").join(name));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use git2::{ConfigLevel, ErrorCode, Oid, Repository, RepositoryOpenFlags, RepositoryState};
 
+use super::config::Settings;
 use super::program::Git;
 use super::{Act, GitError, one_line, show};
 
@@ -291,8 +292,7 @@ impl Repo {
     /// A boolean of the configuration, `default` where it is unset.
     pub(crate) fn config_bool(&self, key: &str, default: bool) -> Result<bool, GitError> {
         let act = || format!("cannot read the configuration {key}");
-        let config = self.library.config().act(act)?;
-        match config.get_bool(key) {
+        match Settings::of(self)?.config.get_bool(key) {
             Ok(value) => Ok(value),
             Err(error) if error.code() == ErrorCode::NotFound => Ok(default),
             Err(error) => Err(error).act(act),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use git2::ErrorCode;
 
+use super::config::Settings;
 use super::repository::Repo;
 use super::{Act, GitError, show};
 
@@ -22,41 +23,32 @@ pub(crate) fn drop_settings(file: &Path, keys: &[&str]) -> Result<(), GitError> 
     Ok(())
 }
 
-/// Files of ignore rules beyond the directories' own, the first that decides wins. `None` where the
-/// environment names configuration that the library does not read.
+/// Files of ignore rules beyond the directories' own, the first that decides wins. `None` where only git
+/// knows them.
 pub(crate) fn ignore_files(repo: &Repo) -> Result<Option<Vec<PathBuf>>, GitError> {
-    let outside = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
-    let outside = outside.iter().any(|name| std::env::var_os(name).is_some());
+    let Settings { config, whole } = Settings::of(repo)?;
     let mut files = vec![repo.common_dir().join("info/exclude")];
-    let act = || "cannot read the configuration core.excludesFile".to_owned();
-    let config = repo.library().config().act(act)?;
     match config.get_path("core.excludesFile") {
         Ok(path) if path.as_os_str().is_empty() => {}
         Ok(path) => files.push(repo.work_dir().join(path)),
         Err(error) if error.code() == ErrorCode::NotFound => {
             files.extend(home_file("ignore"));
         }
-        Err(error) => return Err(error).act(act),
+        Err(error) => return Err(error).act(|| "cannot read the configuration core.excludesFile".to_owned()),
     }
-    let only_system =
-        std::env::var_os("GIT_CONFIG_GLOBAL").is_none() && std::env::var_os("GIT_CONFIG_SYSTEM").is_none();
-    // The variable that switches the system-wide file off changes nothing where that says nothing.
-    let mut plain = !outside || (only_system && !system_decides());
-    // git stops at one that it can open but not read; and the library does not know such conditions.
-    plain &= !files.iter().any(|file| file.is_dir());
-    plain &= config.entries(Some("^includeif\\.hasconfig:")).act(act)?.next().is_none();
+    // git stops at one that it can open but not read.
+    let plain = whole && !files.iter().any(|file| file.is_dir());
     Ok(plain.then_some(files))
 }
 
 /// Whether no setting and no attributes file outside the work tree makes git convert content on its
 /// way in or out (gitattributes(5)). Attributes files inside the work tree are the caller's to look for.
 pub(crate) fn plain_content(repo: &Repo) -> Result<bool, GitError> {
-    let outside = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"];
-    if outside.iter().any(|name| std::env::var_os(name).is_some()) {
+    let act = || "cannot read the configuration".to_owned();
+    let Settings { config, whole } = Settings::of(repo)?;
+    if !whole {
         return Ok(false);
     }
-    let act = || "cannot read the configuration".to_owned();
-    let config = repo.library().config().act(act)?.snapshot().act(act)?;
     let keys = ["core.autocrlf", "core.eol", "core.attributesFile", "core.symlinks", "core.checkRoundtripEncoding"];
     for key in keys {
         match config.get_entry(key) {
@@ -77,12 +69,6 @@ fn home_file(name: &str) -> Option<PathBuf> {
     let home = std::env::var_os("XDG_CONFIG_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
     let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))?;
     Some(home.join("git").join(name))
-}
-
-/// Whether git is told not to read the configuration of the whole machine; the library reads it.
-fn without_system() -> bool {
-    let value = std::env::var("GIT_CONFIG_NOSYSTEM").unwrap_or_default().to_ascii_lowercase();
-    !["", "0", "false", "no", "off"].contains(&value.as_str())
 }
 
 /// Whether there are attributes for the whole machine. A git of another prefix has them elsewhere, so
@@ -109,18 +95,13 @@ pub(crate) struct Content {
 
 /// Reads how content becomes a blob; `None` where only git knows.
 pub(crate) fn content(repo: &Repo) -> Result<Option<Content>, GitError> {
-    let outside = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].iter().any(|name| std::env::var_os(name).is_some());
-    if outside || has_system_attributes() {
+    let act = || "cannot read the configuration".to_owned();
+    let Settings { config, whole } = Settings::of(repo)?;
+    if !whole || has_system_attributes() {
         return Ok(None);
     }
-    let act = || "cannot read the configuration".to_owned();
-    let config = repo.library().config().act(act)?.snapshot().act(act)?;
     // What names are refused, and where attributes are read from, is git's to say then.
-    let counts = |level: git2::ConfigLevel| level != git2::ConfigLevel::System || !without_system();
-    let is_set = |key: &str| match config.get_entry(key) {
-        Ok(entry) => counts(entry.level()),
-        Err(error) => error.code() != ErrorCode::NotFound,
-    };
+    let is_set = |key: &str| config.get_entry(key).err().is_none_or(|error| error.code() != ErrorCode::NotFound);
     if ["core.protectHFS", "core.protectNTFS", "attr.tree"].into_iter().any(is_set) {
         return Ok(None);
     }
@@ -138,9 +119,6 @@ pub(crate) fn content(repo: &Repo) -> Result<Option<Content>, GitError> {
     let mut entries = config.entries(Some("^filter\\.")).act(act)?;
     while let Some(entry) = entries.next() {
         let entry = entry.act(act)?;
-        if !counts(entry.level()) {
-            continue;
-        }
         let name = &entry.name_bytes()["filter.".len()..];
         if let Some(dot) = name.iter().rposition(|b| *b == b'.') {
             filters.insert(name[..dot].to_vec());
@@ -156,33 +134,23 @@ pub(crate) fn content(repo: &Repo) -> Result<Option<Content>, GitError> {
     Ok(Some(Content { autocrlf, safecrlf, filters, info, global }))
 }
 
-/// Whether the system-wide configuration has a setting that a snapshot goes by.
-fn system_decides() -> bool {
-    let Ok(path) = git2::Config::find_system() else { return false };
-    let read = || -> Result<bool, git2::Error> {
-        let config = git2::Config::open(&path)?;
-        let keys = "^(include\\.|includeif\\.|core\\.(excludesfile|ignorecase|filemode|sparsecheckout)$)";
-        let mut found = config.entries(Some(keys))?;
-        Ok(found.next().is_some())
-    };
-    read().unwrap_or(true)
-}
-
 /// Whether a setting or an attribute makes git merge the contents of `paths` in its own way (a merge
 /// driver, `union`, `binary`, renormalizing), or may do so where the library can't see it.
 pub(crate) fn merges_specially<'a>(repo: &Repo, paths: impl IntoIterator<Item = &'a [u8]>) -> Result<bool, GitError> {
-    let unread = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].iter().filter_map(std::env::var_os);
-    if unread.map(PathBuf::from).any(|file| fs::metadata(file).is_ok_and(|meta| meta.is_file())) {
+    let act = || "cannot read the configuration of merges".to_owned();
+    let Settings { config, whole } = Settings::of(repo)?;
+    if !whole || repo.config_bool("merge.renormalize", false)? {
         return Ok(true);
     }
-    if repo.config_bool("merge.renormalize", false)? {
-        return Ok(true);
-    }
-    let act = || "cannot read the configuration merge.default".to_owned();
-    match repo.library().config().act(act)?.snapshot().act(act)?.get_entry("merge.default") {
+    match config.get_entry("merge.default") {
         Err(error) if error.code() == ErrorCode::NotFound => {}
         Err(error) => return Err(error).act(act),
         Ok(_) => return Ok(true),
+    }
+    // The library goes by its own view of the configuration.
+    let file = |config: &git2::Config| config.get_string("core.attributesFile").ok();
+    if file(&config) != file(&repo.library().config().act(act)?) {
+        return Ok(true);
     }
     for path in paths {
         let path = crate::files::as_path(path);

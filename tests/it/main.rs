@@ -43,6 +43,7 @@ mod snapshot_fuzz;
 mod snapshot_lfs;
 mod snapshot_objects;
 mod snapshot_real;
+mod snapshot_settings;
 mod snapshot_table;
 mod submodules;
 mod support;

@@ -605,12 +605,6 @@ const MODES: &[Case] = &[
     ("a write-only file", Refuse("a"), "w a; chmod 0200 a; w b"),
 ];
 
-/// With configuration that only git reads.
-#[rustfmt::skip]
-const ELSEWHERE: &[Case] = &[
-    ("GIT_CONFIG_GLOBAL names the ignore file", Git, "w .git/ex a; git config --file \"$GIT_CONFIG_GLOBAL\" core.excludesFile '~/global-ex'; printf 'a\\n' >~/global-ex; w a; w b"),
-];
-
 fn prepare(template: &Path, place: &Path, recipe: &str) {
     let copied = Command::new("cp").arg("-a").arg(template).arg(place).status().expect("cp runs");
     assert!(copied.success());
@@ -733,13 +727,4 @@ fn every_case_is_gits_tree_or_a_refusal() {
 #[test]
 fn cases_where_file_modes_are_in_force() {
     hermetic("snapshot_table::cases_where_file_modes_are_in_force", true, &[], || run(&shell(MODES)));
-}
-
-#[test]
-fn cases_with_configuration_that_only_git_reads() {
-    let s = Sandbox::new();
-    let global = s.path("global-config");
-    let more = [("GIT_CONFIG_GLOBAL", global.to_str().expect("UTF-8"))];
-    let name = "snapshot_table::cases_with_configuration_that_only_git_reads";
-    hermetic(name, false, &more, || run(&shell(ELSEWHERE)));
 }

@@ -1,0 +1,83 @@
+//! The configuration as git reads it: also where the environment names other files for the machine's or
+//! the user's settings, which the library does not know.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use git2::{Config, ConfigLevel};
+
+use super::repository::Repo;
+use super::{Act, GitError};
+
+/// The configuration of a repository.
+pub(super) struct Settings {
+    pub(super) config: Config,
+    /// Whether it may hold settings that count for git alone: the library does not know every condition
+    /// of an include, or can't read a file that git can.
+    pub(super) whole: bool,
+}
+
+/// Whether git is told to leave the configuration of the whole machine out; the library reads it.
+fn without_system() -> bool {
+    let value = std::env::var("GIT_CONFIG_NOSYSTEM").unwrap_or_default().to_ascii_lowercase();
+    !["", "0", "false", "no", "off"].contains(&value.as_str())
+}
+
+impl Settings {
+    /// Reads it (git(1), `GIT_CONFIG_GLOBAL`, `GIT_CONFIG_SYSTEM`, `GIT_CONFIG_NOSYSTEM`).
+    pub(super) fn of(repo: &Repo) -> Result<Self, GitError> {
+        let act = || "cannot read the configuration".to_owned();
+        let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let (system, global) = (given("GIT_CONFIG_SYSTEM"), given("GIT_CONFIG_GLOBAL"));
+        let own = repo.library().config().act(act)?;
+        let conditions = |config: &Config, kind: &str| -> Result<bool, GitError> {
+            Ok(config.entries(Some(&format!("^includeif\\.{kind}"))).act(act)?.next().is_some())
+        };
+        if system.is_none() && global.is_none() && !without_system() {
+            let whole = !conditions(&own, "hasconfig:")?;
+            return Ok(Self { config: own, whole });
+        }
+        let mut files = Vec::new();
+        if !without_system() {
+            files.push((system.or_else(|| Config::find_system().ok()), ConfigLevel::System));
+        }
+        if let Some(file) = global {
+            files.push((Some(file), ConfigLevel::Global));
+        } else {
+            files.push((Config::find_xdg().ok(), ConfigLevel::XDG));
+            files.push((Config::find_global().ok(), ConfigLevel::Global));
+        }
+        files.push((Some(repo.common_dir().join("config")), ConfigLevel::Local));
+        if own.get_bool("extensions.worktreeConfig").unwrap_or(false) {
+            files.push((Some(repo.git_dir().join("config.worktree")), ConfigLevel::Worktree));
+        }
+        let mut config = Config::new().act(act)?;
+        let mut whole = true;
+        for (file, level) in files {
+            match file.as_deref().map(kind_of) {
+                Some(Kind::File) => config.add_file(&file.unwrap_or_default(), level, true).act(act)?,
+                Some(Kind::Empty) | None => {}
+                Some(Kind::Other) => whole = false,
+            }
+        }
+        // Read like this a file's conditions are not looked at.
+        whole = whole && !conditions(&config, "")?;
+        Ok(Self { config, whole })
+    }
+}
+
+enum Kind {
+    File,
+    /// Nothing is there, or nothing in it.
+    Empty,
+    Other,
+}
+
+fn kind_of(file: &Path) -> Kind {
+    match fs::metadata(file) {
+        _ if file == Path::new("/dev/null") => Kind::Empty,
+        Ok(meta) if meta.is_file() => Kind::File,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Kind::Empty,
+        _ => Kind::Other,
+    }
+}
