@@ -152,7 +152,8 @@ impl Scratch {
         let root = store.root();
         let directory = tempfile::Builder::new().prefix("apply-").tempdir_in(root);
         let scratch = Self { directory: directory.map_err(GitError::io("cannot write to", root))? };
-        let entries = entries.map(|(path, item)| NewEntry::bare(path, item));
+        let entries: Vec<(Vec<u8>, Item)> = entries.collect();
+        let entries = entries.iter().map(|(path, item)| NewEntry::bare(path, *item));
         let index = scratch.index();
         let bytes = IndexFile::read(&index)?.with_entries(entries.collect());
         fs::write(&index, bytes).map_err(GitError::io("cannot write", &index))?;

@@ -22,22 +22,65 @@ pub(crate) fn open_directory(at: impl AsFd, name: &CStr) -> Result<OwnedFd, Errn
 /// All entries but `.` and `..`, in no order.
 pub(crate) fn entries(directory: impl AsFd) -> Result<Vec<Entry>, Errno> {
     let mut found = Vec::new();
-    read(&directory, |name, kind| {
+    each(&directory, |name, kind| found.push(Entry { name: name.to_owned(), kind }))?;
+    Ok(found)
+}
+
+/// The entries of a directory in the order of their names, in two pieces of memory.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// Each with its NUL.
+    names: Vec<u8>,
+    entries: Vec<(std::ops::Range<usize>, FileType)>,
+}
+
+impl Listing {
+    /// Reads all but `.` and `..`.
+    pub(crate) fn read(directory: impl AsFd) -> Result<Self, Errno> {
+        let (mut names, mut entries) = (Vec::new(), Vec::new());
+        each(&directory, |name, kind| {
+            let start = names.len();
+            names.extend_from_slice(name.to_bytes_with_nul());
+            entries.push((start..names.len(), kind));
+        })?;
+        entries.sort_unstable_by(|(a, _), (b, _)| names[a.clone()].cmp(&names[b.clone()]));
+        Ok(Self { names, entries })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn name(&self, at: usize) -> &CStr {
+        CStr::from_bytes_with_nul(&self.names[self.entries[at].0.clone()]).unwrap_or_default()
+    }
+
+    pub(crate) fn kind(&self, at: usize) -> FileType {
+        self.entries[at].1
+    }
+
+    pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
+        let of = |range: &std::ops::Range<usize>| &self.names[range.start..range.end - 1];
+        self.entries.binary_search_by(|(range, _)| of(range).cmp(name)).ok()
+    }
+}
+
+fn each(directory: &impl AsFd, mut found: impl FnMut(&CStr, FileType)) -> Result<(), Errno> {
+    read(directory, |name, kind| {
         if name == c"." || name == c".." {
             return Ok(());
         }
         let kind = match kind {
-            FileType::Unknown => match stat(&directory, name) {
+            FileType::Unknown => match stat(directory, name) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
                 Err(Errno::NOENT) => return Ok(()),
                 Err(error) => return Err(error),
             },
             kind => kind,
         };
-        found.push(Entry { name: name.to_owned(), kind });
+        found(name, kind);
         Ok(())
-    })?;
-    Ok(found)
+    })
 }
 
 /// Two system calls for a directory of usual size.

@@ -81,7 +81,7 @@ pub(super) fn changes(
     }
     let cache = before.cache_tree();
     let changes: Vec<_> = changes.iter().map(|(path, change)| (*path, *change)).collect();
-    let index = before.updated(&changes, began);
+    let index = before.updated(&changes, began)?;
     let tree = blobs.tree_of(&index, cache.as_ref(), &updates, control)?;
     Ok(Some((tree, Arc::new(index))))
 }

@@ -3,7 +3,7 @@
 //!
 //! "May differ" errs on the safe side: whoever stores a file compares its content.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::ignore::{Ignore, Level};
 use crate::control::Control;
 use crate::files::fill::read_at;
 use crate::files::queue::work;
-use crate::files::walk::{Entry, entries, open_directory, stat};
+use crate::files::walk::{Listing, open_directory, stat};
 use crate::files::{FilesError, as_path, join};
 use crate::git::index_file::{Entry as IndexEntry, IndexFile};
 use crate::git::nested::{is_repository, leads_nowhere};
@@ -212,17 +212,16 @@ impl Ground<'_> {
         scanned: &mut Scanned,
     ) -> Result<Vec<Task>, FilesError> {
         let read = |error: Errno| FilesError::io("cannot read", &self.root.join(as_path(&path)))(error.into());
-        let mut found = entries(&directory).map_err(read)?;
+        let found = Listing::read(&directory).map_err(read)?;
         let untracked = range.0 == range.1 && !path.is_empty();
-        if untracked && found.iter().any(|e| e.name.as_c_str() == c".git") {
+        if untracked && found.find(b".git").is_some() {
             let full = self.root.join(as_path(&path));
             if is_repository(&full) {
                 scanned.nested.push(path);
                 return Ok(Vec::new());
             }
         }
-        found.sort_by(|a, b| a.name.cmp(&b.name));
-        let has_rules = !ignored && found.iter().any(|e| e.name.as_c_str() == c".gitignore");
+        let has_rules = !ignored && found.find(b".gitignore").is_some();
         let text = if has_rules { ignore_text(&directory) } else { None };
         let level = Level::new(above.cloned(), &path, text.as_deref());
         let node = Arc::new(Node { directory, path, level, ignored });
@@ -230,9 +229,9 @@ impl Ground<'_> {
         let mut seen = vec![false; found.len()];
         self.tracked(&node, range, &found, &mut seen, &mut tasks, scanned)?;
         if !ignored {
-            for (entry, seen) in found.iter().zip(seen) {
+            for (at, seen) in seen.into_iter().enumerate() {
                 if !seen {
-                    tasks.extend(self.untracked(&node, &entry.name, entry.kind, scanned));
+                    tasks.extend(self.untracked(&node, found.name(at), found.kind(at), scanned));
                 }
             }
         }
@@ -244,7 +243,7 @@ impl Ground<'_> {
         &self,
         node: &Arc<Node>,
         range: (usize, usize),
-        found: &[Entry],
+        found: &Listing,
         seen: &mut [bool],
         tasks: &mut Vec<Task>,
         scanned: &mut Scanned,
@@ -258,8 +257,8 @@ impl Ground<'_> {
             let rest = &path[prefix..];
             let slash = rest.iter().position(|b| *b == b'/');
             let name = &rest[..slash.unwrap_or(rest.len())];
-            let place = found.binary_search_by(|e| e.name.to_bytes().cmp(name)).ok();
-            let kind = place.map(|place| found[place].kind);
+            let place = found.find(name);
+            let kind = place.map(|place| found.kind(place));
             if slash.is_some() {
                 scanned.strange |= passes_for_git(name, FileType::Directory);
                 let below = &path[..=prefix + name.len()];
@@ -287,7 +286,7 @@ impl Ground<'_> {
                 }
                 continue;
             };
-            let kind = found[place].kind;
+            let kind = found.kind(place);
             if kind == FileType::Directory && entry.mode != MODE_GITLINK {
                 // An untracked directory stands where the file was.
                 scanned.strange |= is_repository(&self.root.join(as_path(path)));
@@ -310,7 +309,7 @@ impl Ground<'_> {
                 scanned.strange = true;
                 false
             } else {
-                !self.is_clean(node, at - 1, &found[place], scanned)?
+                !self.is_clean(node, at - 1, found.name(place), scanned)?
             };
             if changed {
                 scanned.strange |= is_delicate(path, Some(kind));
@@ -320,10 +319,10 @@ impl Ground<'_> {
         Ok(())
     }
 
-    fn is_clean(&self, node: &Node, at: usize, found: &Entry, scanned: &mut Scanned) -> Result<bool, FilesError> {
+    fn is_clean(&self, node: &Node, at: usize, name: &CStr, scanned: &mut Scanned) -> Result<bool, FilesError> {
         let entry = &self.index.entries()[at];
         let path = self.index.path(entry);
-        let stat = match stat(&node.directory, &found.name) {
+        let stat = match stat(&node.directory, name) {
             Ok(stat) => stat,
             Err(Errno::NOENT | Errno::NOTDIR) => {
                 scanned.gone.push(path.to_vec());
@@ -335,7 +334,7 @@ impl Ground<'_> {
     }
 
     /// An entry that the index does not have.
-    fn untracked(&self, node: &Arc<Node>, name: &CString, kind: FileType, scanned: &mut Scanned) -> Option<Task> {
+    fn untracked(&self, node: &Arc<Node>, name: &CStr, kind: FileType, scanned: &mut Scanned) -> Option<Task> {
         let bytes = name.to_bytes();
         if bytes.eq_ignore_ascii_case(b".git") {
             scanned.strange |= bytes != b".git";
@@ -354,7 +353,7 @@ impl Ground<'_> {
         }
         scanned.strange |= passes_for_git(bytes, kind);
         if directory {
-            return Some(Task { above: node.clone(), name: name.clone(), range: (0, 0), ignored: false });
+            return Some(Task { above: node.clone(), name: name.to_owned(), range: (0, 0), ignored: false });
         }
         scanned.untracked.push(path);
         None

@@ -52,15 +52,24 @@ impl Beneath {
             Some(at) => (&path[..at], &path[at + 1..]),
             None => (&path[..0], path),
         };
+        Ok(Slot { directory: self.directory(above)?, name: OsStr::from_bytes(name) })
+    }
+
+    /// Opens a directory, through no link.
+    fn directory(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        at_once(&self.root, path).unwrap_or_else(|| self.step_by_step(path))
+    }
+
+    fn step_by_step(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let mut directory = rustix::io::fcntl_dupfd_cloexec(&self.root, 0)?;
-        for part in above.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
+        for part in path.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
             if part == b".." {
                 return Err(Errno::INVAL);
             }
             let next = rustix::fs::openat(&directory, OsStr::from_bytes(part), DIRECTORY, Mode::empty());
             directory = next.map_err(|error| if error == Errno::LOOP { Errno::NOTDIR } else { error })?;
         }
-        Ok(Slot { directory, name: OsStr::from_bytes(name) })
+        Ok(directory)
     }
 
     /// The stat of what stands at `path` itself; `None` where nothing does.
@@ -137,6 +146,25 @@ impl Beneath {
     }
 }
 
+/// The same in one system call, openat2(2); `None` where the system has none, or a sandbox forbids it.
+#[cfg(target_os = "linux")]
+fn at_once(root: &OwnedFd, path: &[u8]) -> Option<Result<OwnedFd, Errno>> {
+    use rustix::fs::ResolveFlags;
+    let path = if path.is_empty() { &b"."[..] } else { path };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match rustix::fs::openat2(root, OsStr::from_bytes(path), DIRECTORY, Mode::empty(), resolve) {
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => None,
+        Err(Errno::LOOP) => Some(Err(Errno::NOTDIR)),
+        Err(Errno::XDEV) => Some(Err(Errno::INVAL)),
+        other => Some(other),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn at_once(_root: &OwnedFd, _path: &[u8]) -> Option<Result<OwnedFd, Errno>> {
+    None
+}
+
 impl Slot<'_> {
     pub(crate) fn stat(&self) -> Result<Stat, Errno> {
         rustix::fs::statat(&self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW)
@@ -188,4 +216,32 @@ impl Slot<'_> {
 
 pub(crate) fn is_directory(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn both_ways_to_open_a_directory_agree() {
+        let place = tempfile::tempdir().expect("a directory");
+        let root = place.path().join("root");
+        std::fs::create_dir_all(root.join("a/b")).expect("made");
+        std::fs::write(root.join("a/file"), "").expect("written");
+        symlink("a", root.join("link")).expect("linked");
+        symlink("/", root.join("a/out")).expect("linked");
+        let beneath = Beneath::open(&root).expect("opened");
+        let seen = |opened: Result<OwnedFd, Errno>| {
+            opened.map(|directory| File::from(directory).metadata().expect("its stat").ino())
+        };
+        let paths: [&[u8]; 11] =
+            [b"", b"a", b"a/b", b"none", b"a/none/b", b"link", b"link/b", b"a/file", b"a/file/b", b"a/out", b"a/../.."];
+        for path in paths {
+            let (once, steps) = (seen(beneath.directory(path)), seen(beneath.step_by_step(path)));
+            assert_eq!(once, steps, "{}", path.escape_ascii());
+            assert_eq!(once.is_ok(), [&b""[..], b"a", b"a/b"].contains(&path), "{}", path.escape_ascii());
+        }
+    }
 }

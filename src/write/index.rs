@@ -26,7 +26,7 @@ pub(super) fn after(
             continue;
         }
         entries.push(NewEntry {
-            path: path.to_vec(),
+            path,
             mode: entry.mode,
             id: entry.id,
             // Written in the second that the stat was taken: git has to look again.
@@ -41,7 +41,7 @@ pub(super) fn after(
         let old = before.find(path);
         let stat = stat_of_new(stage, root, path).filter(|_| written(path, *item)).unwrap_or_default();
         entries.push(NewEntry {
-            path: path.clone(),
+            path,
             mode: item.mode,
             id: item.id,
             stat,

@@ -228,22 +228,21 @@ fn checkout(
     tree: &Path,
     control: &Control,
 ) -> Result<(), WriteError> {
-    let entry = |path: &[u8], item: Item| NewEntry::bare(path.to_vec(), item);
     let is_attributes = |path: &[u8]| path.rsplit(|b| *b == b'/').next() == Some(b".gitattributes");
-    let mut entries: BTreeMap<Vec<u8>, NewEntry> = BTreeMap::new();
+    let mut entries: BTreeMap<&[u8], NewEntry<'_>> = BTreeMap::new();
     for known in ground.index.entries() {
         let path = ground.index.path(known);
         if is_attributes(path) && !plan.index.contains_key(path) {
-            entries.insert(path.to_vec(), entry(path, Item { mode: known.mode, id: known.id }));
+            entries.insert(path, NewEntry::bare(path, Item { mode: known.mode, id: known.id }));
         }
     }
     for (path, item) in &plan.index {
         if let Some(item) = item.filter(|item| item.mode != MODE_GITLINK && is_attributes(path)) {
-            entries.insert(path.clone(), entry(path, item));
+            entries.insert(path, NewEntry::bare(path, item));
         }
     }
     for (path, item) in coming {
-        entries.insert(path.to_vec(), entry(path, *item));
+        entries.insert(path, NewEntry::bare(path, *item));
     }
     let index = room.join("index");
     let empty = IndexFile::read(&index)?;

@@ -93,8 +93,9 @@ pub(crate) struct Entry {
     pub(crate) id: Oid,
     flags: u16,
     extended: u16,
-    name: (usize, usize),
-    at: usize,
+    // Where the path stands in the names, and the entry in the file: an index of 4 GiB is refused.
+    name: (u32, u32),
+    at: u32,
 }
 
 impl Entry {
@@ -166,6 +167,9 @@ impl IndexFile {
         if bytes.len() < 12 + HASH || &bytes[..4] != b"DIRC" {
             return Err(corrupt());
         }
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(GitError::Format { what: "an index of over 4 GiB".to_owned() });
+        }
         let version = word(&bytes, 4);
         if !(2..=4).contains(&version) {
             return Err(GitError::Format { what: format!("an index of version {version}") });
@@ -192,13 +196,13 @@ impl IndexFile {
                 let strip = value;
                 name_at = after;
                 let previous = entries.last().map_or((0, 0), |e: &Entry| e.name);
+                let previous = (previous.0 as usize, previous.1 as usize);
                 if strip > previous.1 - previous.0 {
                     return Err(corrupt());
                 }
                 names.extend_from_within(previous.0..previous.1 - strip);
             }
-            let length =
-                bytes.get(name_at..limit).and_then(|rest| rest.iter().position(|b| *b == 0)).ok_or_else(corrupt)?;
+            let length = bytes.get(name_at..limit).and_then(|rest| memchr::memchr(0, rest)).ok_or_else(corrupt)?;
             names.extend_from_slice(&bytes[name_at..name_at + length]);
             let id = Oid::from_bytes(&bytes[at + 40..at + FIXED]).map_err(|_| corrupt())?;
             entries.push(Entry {
@@ -215,8 +219,8 @@ impl IndexFile {
                 id,
                 flags,
                 extended,
-                name: (start, names.len()),
-                at,
+                name: (position(start)?, position(names.len())?),
+                at: position(at)?,
             });
             let end = name_at + length + 1;
             // Before version 4 entries are padded to a multiple of eight with at least one NUL.
@@ -286,7 +290,7 @@ impl IndexFile {
 
     /// The path of an entry of this index.
     pub(crate) fn path(&self, entry: &Entry) -> &[u8] {
-        &self.names[entry.name.0..entry.name.1]
+        &self.names[entry.name.0 as usize..entry.name.1 as usize]
     }
 
     /// Whether an entry was last written in the second the index was, or later: its stat data then
@@ -361,6 +365,11 @@ impl IndexFile {
         paths.dedup();
         paths
     }
+}
+
+/// A place in an index or in its names; version 4 can have more of these than bytes.
+fn position(at: usize) -> Result<u32, GitError> {
+    u32::try_from(at).map_err(|_| GitError::Format { what: "an index with over 4 GiB of names".to_owned() })
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use sha1::{Digest, Sha1};
 
-use super::{ASSUME_VALID, EXTENDED, Entry, HASH, INTENT_TO_ADD, IndexFile, IndexStat, NAME_LENGTH, SKIP_WORKTREE};
+use super::{
+    ASSUME_VALID, EXTENDED, Entry, FIXED, HASH, INTENT_TO_ADD, IndexFile, IndexStat, NAME_LENGTH, SKIP_WORKTREE,
+};
 use crate::git::tree::Item;
 use crate::git::{GitError, Oid};
 
@@ -16,8 +18,8 @@ pub(crate) type Change<'p> = (&'p [u8], Option<(Item, IndexStat)>);
 
 /// An entry of an index that is to be written, at stage 0.
 #[derive(Debug, Clone)]
-pub(crate) struct NewEntry {
-    pub(crate) path: Vec<u8>,
+pub(crate) struct NewEntry<'p> {
+    pub(crate) path: &'p [u8],
     pub(crate) mode: u32,
     pub(crate) id: Oid,
     pub(crate) stat: IndexStat,
@@ -26,9 +28,9 @@ pub(crate) struct NewEntry {
     pub(crate) intent_to_add: bool,
 }
 
-impl NewEntry {
+impl<'p> NewEntry<'p> {
     /// An entry without flags, and without stat data: git has to look at the file.
-    pub(crate) fn bare(path: Vec<u8>, item: Item) -> Self {
+    pub(crate) fn bare(path: &'p [u8], item: Item) -> Self {
         Self {
             path,
             mode: item.mode,
@@ -54,7 +56,7 @@ impl IndexFile {
         let mut bytes = self.bytes[..self.end].to_vec();
         for (entry, stat) in self.entries.iter().zip(stats) {
             let stat = stat.unwrap_or_default();
-            let at = entry.at;
+            let at = entry.at as usize;
             let fields = [stat.ctime.0, stat.ctime.1, stat.mtime.0, stat.mtime.1, stat.dev, stat.ino];
             for (n, field) in fields.into_iter().enumerate() {
                 bytes[at + 4 * n..at + 4 * n + 4].copy_from_slice(&field.to_be_bytes());
@@ -94,11 +96,13 @@ impl IndexFile {
     }
 
     /// The bytes of an index with these entries (in any order), with the checksum habit of this one.
-    pub(crate) fn with_entries(&self, mut entries: Vec<NewEntry>) -> Vec<u8> {
-        entries.sort_by(|a, b| a.path.cmp(&b.path));
+    pub(crate) fn with_entries(&self, mut entries: Vec<NewEntry<'_>>) -> Vec<u8> {
+        entries.sort_by_key(|entry| entry.path);
         let extended = |entry: &NewEntry| entry.skip_worktree || entry.intent_to_add;
         let version: u32 = if entries.iter().any(extended) { 3 } else { 2 };
-        let mut bytes = b"DIRC".to_vec();
+        let length: usize = entries.iter().map(|entry| entry.path.len() + FIXED + 12).sum();
+        let mut bytes = Vec::with_capacity(length + 12 + HASH);
+        bytes.extend_from_slice(b"DIRC");
         bytes.extend_from_slice(&version.to_be_bytes());
         bytes.extend_from_slice(&u32::try_from(entries.len()).unwrap_or(u32::MAX).to_be_bytes());
         for entry in &entries {
@@ -122,7 +126,7 @@ impl IndexFile {
                 let intent = if entry.intent_to_add { INTENT_TO_ADD } else { 0 };
                 bytes.extend_from_slice(&(skip | intent).to_be_bytes());
             }
-            bytes.extend_from_slice(&entry.path);
+            bytes.extend_from_slice(entry.path);
             let padded = start + (bytes.len() - start + 8) / 8 * 8;
             bytes.resize(padded, 0);
         }
@@ -131,14 +135,16 @@ impl IndexFile {
 
     /// This index in memory with some paths changed (sorted), or gone where `None`, as if its file had
     /// been written at `mtime`. Flags of entries stay; stat data that proved nothing is dropped.
-    pub(crate) fn updated(&self, changes: &[Change<'_>], mtime: (i64, i64)) -> Self {
-        let mut names =
-            Vec::with_capacity(self.names.len() + changes.iter().map(|(path, _)| path.len()).sum::<usize>());
+    pub(crate) fn updated(&self, changes: &[Change<'_>], mtime: (i64, i64)) -> Result<Self, GitError> {
+        let most = self.names.len() + changes.iter().map(|(path, _)| path.len()).sum::<usize>();
+        super::position(most)?;
+        let mut names = Vec::with_capacity(most);
         let mut entries = Vec::with_capacity(self.entries.len() + changes.len());
+        let place = |names: &Vec<u8>| u32::try_from(names.len()).unwrap_or(u32::MAX);
         let mut put = |path: &[u8], entry: Entry| {
-            let start = names.len();
+            let start = place(&names);
             names.extend_from_slice(path);
-            entries.push(Entry { name: (start, names.len()), ..entry });
+            entries.push(Entry { name: (start, place(&names)), ..entry });
         };
         let mut known = self.entries.iter().peekable();
         let keep = |entry: &Entry, put: &mut dyn FnMut(&[u8], Entry)| {
@@ -159,7 +165,7 @@ impl IndexFile {
         for entry in known {
             keep(entry, &mut put);
         }
-        Self { bytes: Vec::new(), names, entries, end: 0, kept: Vec::new(), checksum: self.checksum, mtime }
+        Ok(Self { bytes: Vec::new(), names, entries, end: 0, kept: Vec::new(), checksum: self.checksum, mtime })
     }
 
     fn finish(&self, mut bytes: Vec<u8>) -> Vec<u8> {
