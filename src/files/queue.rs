@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// More bring nothing (docs/measurements.md).
-const WORKERS: usize = 2;
+pub(crate) const WORKERS: usize = 2;
 
 struct State<T, E> {
     /// Tasks that were given away.
@@ -25,10 +25,11 @@ struct Shared<T, E> {
     over: AtomicUsize,
 }
 
-/// Works through `first` and all that comes of it: `each` returns the tasks that its task brings. Each
+/// Works through `first` and all that comes of it, with so many workers: `each` returns the tasks that its task brings. Each
 /// worker has a result of its own. The first error ends the work.
 pub(crate) fn work<T: Send, R: Default + Send, E: Send>(
     first: Vec<T>,
+    workers: usize,
     each: impl Fn(T, &mut R) -> Result<Vec<T>, E> + Sync,
 ) -> Result<Vec<R>, E> {
     let shared = Shared {
@@ -56,7 +57,7 @@ pub(crate) fn work<T: Send, R: Default + Send, E: Send>(
             }
             result
         };
-        let others: Vec<_> = (1..WORKERS).map(|_| scope.spawn(worker)).collect();
+        let others: Vec<_> = (1..workers).map(|_| scope.spawn(worker)).collect();
         let mut results = vec![worker()];
         results.extend(others.into_iter().map(|other| other.join().expect("a worker does not panic")));
         results
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn every_task_is_done_once_and_brings_its_own() {
         // Each number brings two smaller ones: 2^11 - 1 in all.
-        let sums = work(vec![10_u32], |n, sum: &mut u64| {
+        let sums = work(vec![10_u32], WORKERS, |n, sum: &mut u64| {
             *sum += 1;
             Ok::<_, ()>(if n == 0 { Vec::new() } else { vec![n - 1, n - 1] })
         });
@@ -128,7 +129,8 @@ mod tests {
 
     #[test]
     fn the_first_error_ends_the_work() {
-        let result = work((0..10_000).collect(), |n, (): &mut ()| if n == 5_000 { Err(n) } else { Ok(Vec::new()) });
+        let result =
+            work((0..10_000).collect(), WORKERS, |n, (): &mut ()| if n == 5_000 { Err(n) } else { Ok(Vec::new()) });
         assert_eq!(result, Err(5_000));
     }
 }

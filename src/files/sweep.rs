@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, unlinkat};
 
-use super::queue::work;
+use super::queue::{WORKERS, work};
 use super::walk::{entries, open_directory};
 
 /// Entries of one directory that one worker takes at a time.
@@ -42,7 +42,7 @@ pub(super) fn sweep(directory: &Path, keep: &CStr) {
     let root = Arc::new(Node { directory: opened, above: None });
     let first = inside(&root, Some(keep));
     drop(root);
-    let swept: Result<Vec<()>, Infallible> = work(first, |task, ()| {
+    let swept: Result<Vec<()>, Infallible> = work(first, WORKERS, |task, ()| {
         Ok(match task {
             Task::Directory(above, name) => match open_directory(&above.directory, &name) {
                 Ok(directory) => inside(&Arc::new(Node { directory, above: Some((above, name)) }), None),

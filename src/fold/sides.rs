@@ -7,6 +7,7 @@ use super::outcome::{FoldError, FoldNotes, FoldRequest};
 use crate::control::Control;
 use crate::files::fill::to_path;
 use crate::files::lock::{Hold, Lock};
+use crate::files::queue::WORKERS;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::{Head, Repo};
 use crate::git::show;
@@ -124,10 +125,12 @@ pub(super) fn both(
         Some(entry) if made_from_here.is_some() => child.never_tracked(repo, entry)?,
         _ => Vec::new(),
     };
-    let parent_rules = Rules { leave_out: Some(excludes), ..Rules::default() };
+    // Both at once: more threads than cores only wait for each other.
+    let threads = Some(std::thread::available_parallelism().map_or(1, |cores| cores.get() / 2).clamp(1, WORKERS));
+    let parent_rules = Rules { leave_out: Some(excludes), threads, ..Rules::default() };
     // What a session let in past the exclude list is no work.
     let omit = made_from_here.map(|record| record.included.as_slice()).unwrap_or_default();
-    let child_rules = Rules { leave_out: made_from_here.is_none().then_some(excludes), keep: &keep, omit };
+    let child_rules = Rules { leave_out: made_from_here.is_none().then_some(excludes), keep: &keep, omit, threads };
     let store = quarantine.store();
     let (our_setting, their_setting) = (Setting::of(repo)?, Setting::of(&child.repo)?);
     let (parent_place, child_place) = (repo.place(), child.repo.place());

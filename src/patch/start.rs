@@ -40,7 +40,8 @@ impl Start {
 
     /// What a snapshot goes by.
     pub(crate) fn rules(&self) -> Rules<'_> {
-        Rules { leave_out: None, keep: &self.keep, omit: &self.omit }
+        // An agent is at work beside this, and records after each step.
+        Rules { leave_out: None, keep: &self.keep, omit: &self.omit, threads: Some(1) }
     }
 
     /// The base as a commit: on a branch without commits one without files is made.

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use crate::control::{Control, Stop};
+use crate::files::queue::WORKERS;
 use crate::files::{FilesError, as_path};
 use crate::git::index_file::IndexFile;
 use crate::git::nested::{is_repository, leads_nowhere};
@@ -51,6 +52,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) keep: &'a [Vec<u8>],
     /// Untracked paths that stay out, with what is below them; named in [`Snapshot::omitted`].
     pub(crate) omit: &'a [Vec<u8>],
+    /// How many threads look at the files; `None` for as many as help. One takes the least CPU time.
+    pub(crate) threads: Option<usize>,
 }
 
 /// Whether `path` is one of these or lies below one.
@@ -187,7 +190,7 @@ pub(crate) fn snapshot(
         return Err(SnapshotError::Unmerged { place: show(&place.work_dir), paths: paths.join(", ") });
     }
     let mut work = Work::new(place, rules);
-    let scanned = scanned(place, setting, &before, seen, control)?;
+    let scanned = scanned(place, setting, &before, seen, rules.threads, control)?;
     let by_git = scanned.is_none();
     let Stored { tree, index, by_git: stored_by_git } = match scanned {
         Some(scanned) => store::changes(&mut work, setting, &before, &scanned, store, control).map_err(failed)?,
@@ -228,6 +231,7 @@ fn scanned(
     setting: &Setting,
     index: &IndexFile,
     seen: Option<&Seen>,
+    threads: Option<usize>,
     control: &Control,
 ) -> Result<Option<Scanned>, FilesError> {
     let Some(files) = setting.ignore_files.as_ref().filter(|_| !setting.sparse && !hidden_rules(index)) else {
@@ -235,7 +239,8 @@ fn scanned(
     };
     let files: Vec<&std::path::Path> = files.iter().map(std::path::PathBuf::as_path).collect();
     let ignore = Ignore::new(&files, setting.casefold);
-    let ground = Ground { root: &place.work_dir, index, ignore: &ignore, file_mode: setting.file_mode, control };
+    let (root, file_mode, threads) = (&place.work_dir, setting.file_mode, threads.unwrap_or(WORKERS));
+    let ground = Ground { root, index, ignore: &ignore, file_mode, threads, control };
     let scanned = match seen {
         Some(seen) => seen_before(&ground, seen)?,
         None => scan::scan(&ground)?,
@@ -253,7 +258,7 @@ pub(crate) fn untracked(
 ) -> Result<Option<Vec<Vec<u8>>>, SnapshotError> {
     let failed = |source| SnapshotError::Git { place: show(&place.work_dir), source };
     let index = IndexFile::read(&place.index_path()).map_err(failed)?;
-    Ok(scanned(place, setting, &index, None, control)?.map(|scanned| scanned.untracked))
+    Ok(scanned(place, setting, &index, None, None, control)?.map(|scanned| scanned.untracked))
 }
 
 /// Whether an ignore file is not on the disk by the index's word: git reads it from the index then.

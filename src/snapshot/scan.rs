@@ -61,6 +61,8 @@ pub(super) struct Ground<'a> {
     pub(super) ignore: &'a Ignore,
     /// Whether the executable bit counts (`core.fileMode`).
     pub(super) file_mode: bool,
+    /// How many threads look.
+    pub(super) threads: usize,
     pub(super) control: &'a Control,
 }
 
@@ -138,7 +140,7 @@ pub(super) fn is_delicate(path: &[u8], kind: Option<FileType>) -> bool {
 }
 
 fn finish(ground: &Ground<'_>, tasks: Vec<Task>, mut scanned: Scanned) -> Result<Scanned, FilesError> {
-    let parts = work(tasks, |task: Task, part: &mut Scanned| ground.task(&task, part))?;
+    let parts = work(tasks, ground.threads, |task: Task, part: &mut Scanned| ground.task(&task, part))?;
     for part in parts {
         scanned.absorb(part);
     }
