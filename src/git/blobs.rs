@@ -20,12 +20,13 @@ pub(crate) struct BlobStore {
     /// Opened where something has to be read.
     repository: OnceCell<Repository>,
     pack: Arc<Pack>,
-    packer: RefCell<Packer>,
+    /// Made for the first object.
+    packer: RefCell<Option<Packer>>,
 }
 
 impl BlobStore {
     pub(super) fn new(root: PathBuf, pack: Arc<Pack>) -> Self {
-        Self { root, repository: OnceCell::new(), pack, packer: RefCell::new(Packer::new()) }
+        Self { root, repository: OnceCell::new(), pack, packer: RefCell::default() }
     }
 
     fn repository(&self) -> Result<&Repository, GitError> {
@@ -38,7 +39,7 @@ impl BlobStore {
 
     fn add(&self, kind: Kind, content: &[u8]) -> Result<Oid, GitError> {
         let id = name_of(kind, content)?;
-        self.pack.add(&mut self.packer.borrow_mut(), kind, id, content)?;
+        self.pack.add(self.packer.borrow_mut().get_or_insert_with(Packer::new), kind, id, content)?;
         Ok(id)
     }
 
@@ -48,7 +49,7 @@ impl BlobStore {
 
     /// Writes a blob whose name is known.
     pub(crate) fn write_as(&self, id: Oid, content: &[u8]) -> Result<(), GitError> {
-        self.pack.add(&mut self.packer.borrow_mut(), Kind::Blob, id, content)
+        self.pack.add(self.packer.borrow_mut().get_or_insert_with(Packer::new), Kind::Blob, id, content)
     }
 
     /// Writes a blob of `size` bytes piece by piece; `None` if `read` gives more or less.
@@ -58,7 +59,7 @@ impl BlobStore {
         read: &mut dyn FnMut(&mut [u8]) -> Result<usize, GitError>,
         control: &Control,
     ) -> Result<Option<Oid>, GitError> {
-        self.pack.add_stream(&mut self.packer.borrow_mut(), Kind::Blob, size, read, control)
+        self.pack.add_stream(self.packer.borrow_mut().get_or_insert_with(Packer::new), Kind::Blob, size, read, control)
     }
 
     /// The content of a blob that is in the repository; `None` for one that is not.
@@ -81,7 +82,7 @@ impl BlobStore {
             ObjectType::Tree => Kind::Tree,
             _ => return Ok(()),
         };
-        self.pack.add(&mut self.packer.borrow_mut(), kind, id, object.data())
+        self.pack.add(self.packer.borrow_mut().get_or_insert_with(Packer::new), kind, id, object.data())
     }
 
     /// The tree of `index`, which came of an index with the cached trees `cache` by changes of the paths

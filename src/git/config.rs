@@ -23,6 +23,19 @@ fn without_system() -> bool {
     !["", "0", "false", "no", "off"].contains(&value.as_str())
 }
 
+/// Whether the configuration of the whole machine has what anybody asks [`Settings`] for. Its filters count
+/// even where it is left out: a filter too many only makes git store a file.
+fn system_decides() -> bool {
+    let Ok(path) = Config::find_system() else { return false };
+    let read = || -> Result<bool, git2::Error> {
+        let config = Config::open(&path)?;
+        let sections = "^(attr|author|committer|core|extensions|include|includeif|merge|user)\\.";
+        let mut found = config.entries(Some(sections))?;
+        Ok(found.next().is_some())
+    };
+    read().unwrap_or(true)
+}
+
 impl Settings {
     /// Reads it (git(1), `GIT_CONFIG_GLOBAL`, `GIT_CONFIG_SYSTEM`, `GIT_CONFIG_NOSYSTEM`).
     pub(super) fn of(repo: &Repo) -> Result<Self, GitError> {
@@ -33,7 +46,7 @@ impl Settings {
         let conditions = |config: &Config, kind: &str| -> Result<bool, GitError> {
             Ok(config.entries(Some(&format!("^includeif\\.{kind}"))).act(act)?.next().is_some())
         };
-        if system.is_none() && global.is_none() && !without_system() {
+        if system.is_none() && global.is_none() && (!without_system() || !system_decides()) {
             let whole = !conditions(&own, "hasconfig:")?;
             return Ok(Self { config: own, whole });
         }

@@ -69,6 +69,8 @@ pub(crate) fn name_of(kind: Kind, content: &[u8]) -> Result<Oid, GitError> {
 const LEVEL: u32 = 1;
 /// Streams are written in pieces of about this size.
 const PIECE: usize = 256 * 1024;
+/// What is read is mostly small: a bigger buffer costs more than it saves.
+const BUFFER: usize = 32 * 1024;
 const HEADER: u64 = 12;
 
 /// Compresses for one thread.
@@ -246,7 +248,7 @@ impl Pack {
             file.read_exact_at(&mut byte, at).map_err(self.failed())?;
             at += 1;
         }
-        let bytes = io::BufReader::with_capacity(PIECE, From { file, at });
+        let bytes = io::BufReader::with_capacity(BUFFER, From { file, at });
         copy(&mut flate2::bufread::ZlibDecoder::new(bytes), &self.directory, out, path, control)?;
         Ok(true)
     }
@@ -310,7 +312,7 @@ fn damaged(file: &Path) -> GitError {
 
 /// The kind, size and content of a loose object.
 fn loose(opened: File, file: &Path) -> Result<(Kind, u64, impl Read + use<>), GitError> {
-    let mut content = flate2::bufread::ZlibDecoder::new(io::BufReader::with_capacity(PIECE, opened));
+    let mut content = flate2::bufread::ZlibDecoder::new(io::BufReader::with_capacity(BUFFER, opened));
     let mut header = Vec::new();
     loop {
         let mut byte = [0];
@@ -348,7 +350,7 @@ fn copy(
     path: &Path,
     control: &Control,
 ) -> Result<u64, GitError> {
-    let (mut piece, mut copied) = (vec![0; PIECE], 0);
+    let (mut piece, mut copied) = (vec![0; BUFFER], 0);
     loop {
         control.check()?;
         let length = from.read(&mut piece).map_err(GitError::io("cannot read", source))?;

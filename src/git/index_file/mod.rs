@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 
@@ -125,7 +126,9 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct IndexFile {
     bytes: Vec<u8>,
-    names: Vec<u8>,
+    names: Arc<Vec<u8>>,
+    /// Names that came later; they go on where `names` end.
+    more: Vec<u8>,
     entries: Vec<Entry>,
     /// Where the entries end.
     end: usize,
@@ -153,7 +156,8 @@ impl IndexFile {
     fn empty() -> Self {
         Self {
             bytes: [*b"DIRC", 2_u32.to_be_bytes(), 0_u32.to_be_bytes()].concat(),
-            names: Vec::new(),
+            names: Arc::default(),
+            more: Vec::new(),
             entries: Vec::new(),
             end: 12,
             kept: Vec::new(),
@@ -259,7 +263,7 @@ impl IndexFile {
             at = body.1;
         }
         let checksum = bytes[limit..].iter().any(|b| *b != 0);
-        Ok(Self { bytes, names, entries, end, kept, checksum, mtime })
+        Ok(Self { bytes, names: Arc::new(names), more: Vec::new(), entries, end, kept, checksum, mtime })
     }
 
     /// Writes the file's own bytes to `path`, with the time of the original; nothing for an index
@@ -290,7 +294,11 @@ impl IndexFile {
 
     /// The path of an entry of this index.
     pub(crate) fn path(&self, entry: &Entry) -> &[u8] {
-        &self.names[entry.name.0 as usize..entry.name.1 as usize]
+        let (start, end) = (entry.name.0 as usize, entry.name.1 as usize);
+        match start.checked_sub(self.names.len()) {
+            None => &self.names[start..end],
+            Some(start) => &self.more[start..end - self.names.len()],
+        }
     }
 
     /// Whether an entry was last written in the second the index was, or later: its stat data then

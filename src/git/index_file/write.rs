@@ -136,36 +136,35 @@ impl IndexFile {
     /// This index in memory with some paths changed (sorted), or gone where `None`, as if its file had
     /// been written at `mtime`. Flags of entries stay; stat data that proved nothing is dropped.
     pub(crate) fn updated(&self, changes: &[Change<'_>], mtime: (i64, i64)) -> Result<Self, GitError> {
-        let most = self.names.len() + changes.iter().map(|(path, _)| path.len()).sum::<usize>();
-        super::position(most)?;
-        let mut names = Vec::with_capacity(most);
+        // The names are shared; entries only point to them.
+        let mut more = self.more.clone();
         let mut entries = Vec::with_capacity(self.entries.len() + changes.len());
-        let place = |names: &Vec<u8>| u32::try_from(names.len()).unwrap_or(u32::MAX);
-        let mut put = |path: &[u8], entry: Entry| {
-            let start = place(&names);
-            names.extend_from_slice(path);
-            entries.push(Entry { name: (start, place(&names)), ..entry });
-        };
         let mut known = self.entries.iter().peekable();
-        let keep = |entry: &Entry, put: &mut dyn FnMut(&[u8], Entry)| {
+        let kept = |entry: &Entry| {
             let stat = if self.racy(entry) { IndexStat::default() } else { entry.stat };
-            put(self.path(entry), Entry { stat, ..*entry });
+            Entry { stat, ..*entry }
         };
         for (path, change) in changes {
             while let Some(entry) = known.next_if(|entry| self.path(entry) < *path) {
-                keep(entry, &mut put);
+                entries.push(kept(entry));
             }
             let old = known.next_if(|entry| self.path(entry) == *path);
             if let Some((item, stat)) = change {
                 let flags = old.map_or(0, |old| old.flags & ASSUME_VALID);
                 let extended = old.map_or(0, |old| old.extended & SKIP_WORKTREE);
-                put(path, Entry { stat: *stat, mode: item.mode, id: item.id, flags, extended, name: (0, 0), at: 0 });
+                let name = if let Some(old) = old {
+                    old.name
+                } else {
+                    let start = self.names.len() + more.len();
+                    more.extend_from_slice(path);
+                    (super::position(start)?, super::position(start + path.len())?)
+                };
+                entries.push(Entry { stat: *stat, mode: item.mode, id: item.id, flags, extended, name, at: 0 });
             }
         }
-        for entry in known {
-            keep(entry, &mut put);
-        }
-        Ok(Self { bytes: Vec::new(), names, entries, end: 0, kept: Vec::new(), checksum: self.checksum, mtime })
+        entries.extend(known.map(kept));
+        let names = self.names.clone();
+        Ok(Self { bytes: Vec::new(), names, more, entries, end: 0, kept: Vec::new(), checksum: self.checksum, mtime })
     }
 
     fn finish(&self, mut bytes: Vec<u8>) -> Vec<u8> {
