@@ -37,7 +37,7 @@ pub(super) fn changes(
     setting: &Setting,
     before: &IndexFile,
     scanned: &Scanned,
-    new: &[Vec<u8>],
+    new: &[&Vec<u8>],
     store: &Store,
     control: &Control,
 ) -> Result<Option<(Oid, Arc<IndexFile>)>, GitError> {
@@ -45,7 +45,7 @@ pub(super) fn changes(
     let blobs = store.open();
     let mut changes: Changes<'_> = scanned.gone.iter().map(|path| (path.as_slice(), None)).collect();
     let mut tasks = Vec::new();
-    for path in scanned.changed.iter().chain(new) {
+    for path in scanned.changed.iter().chain(new.iter().copied()) {
         let entry = before.find(path);
         if entry.is_some_and(|entry| entry.mode == MODE_GITLINK) {
             let Some(found) = pointer(work, path)? else { return Ok(None) };

@@ -3,7 +3,6 @@
 //! git hashes and converts; which paths it is given was decided before. Where nothing changed the
 //! index knows the tree already.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,23 +88,25 @@ pub(super) fn changes(
     for nested in &scanned.nested {
         work.nested(nested);
     }
-    let new: Vec<Vec<u8>> = scanned.untracked.iter().filter(|path| work.takes(path)).cloned().collect();
-    let present: BTreeSet<&[u8]> = new.iter().map(Vec::as_slice).collect();
-    let forced = forced(work, |path| before.position(path).is_some() || present.contains(path));
+    let new: Vec<&Vec<u8>> = scanned.untracked.iter().filter(|path| work.takes(path)).collect();
+    let forced = forced(work, |path| {
+        // Both lists are sorted.
+        before.position(path).is_some() || new.binary_search_by(|known| known.as_slice().cmp(path)).is_ok()
+    });
     if scanned.gone.is_empty() && scanned.changed.is_empty() && new.is_empty() && forced.is_empty() {
         let tree = store.open().tree_of(before, before.cache_tree().as_ref(), &[], control)?;
         return Ok(Stored { tree, index: before.clone(), by_git: false });
     }
-    let all_new: Vec<Vec<u8>> = new.iter().chain(&forced).cloned().collect();
+    let all_new: Vec<&Vec<u8>> = new.iter().copied().chain(&forced).collect();
     if let Some((tree, index)) = inline::changes(work, setting, before, scanned, &all_new, store, control)? {
         return Ok(Stored { tree, index, by_git: false });
     }
     let scratch = Scratch::new(work, before, store)?;
     // What goes makes room: a directory may stand where a file was.
     scratch.remove(&scanned.gone, control)?;
-    scratch.update(scanned.changed.iter().chain(&new).chain(&forced), control)?;
+    scratch.update(scanned.changed.iter().chain(all_new.iter().copied()), control)?;
     let index = IndexFile::read(&scratch.index)?;
-    for path in new.iter().chain(&forced) {
+    for path in all_new {
         let gone = || fs::symlink_metadata(work.place.work_dir.join(as_path(path))).is_err();
         if index.position(path).is_none() && !gone() {
             let what = format!("{}: git did not take it into the index", crate::git::show(as_path(path)));

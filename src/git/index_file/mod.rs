@@ -125,7 +125,8 @@ impl Entry {
 /// An index file in memory.
 #[derive(Debug)]
 pub(crate) struct IndexFile {
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
+    /// What names stand in: before version 4 the bytes themselves.
     names: Arc<Vec<u8>>,
     /// Names that came later; they go on where `names` end.
     more: Vec<u8>,
@@ -155,7 +156,7 @@ impl IndexFile {
 
     fn empty() -> Self {
         Self {
-            bytes: [*b"DIRC", 2_u32.to_be_bytes(), 0_u32.to_be_bytes()].concat(),
+            bytes: Arc::new([*b"DIRC", 2_u32.to_be_bytes(), 0_u32.to_be_bytes()].concat()),
             names: Arc::default(),
             more: Vec::new(),
             entries: Vec::new(),
@@ -180,7 +181,7 @@ impl IndexFile {
         }
         let count = word(&bytes, 8) as usize;
         let limit = bytes.len() - HASH;
-        let mut names: Vec<u8> = Vec::with_capacity(bytes.len() / 2);
+        let mut names: Vec<u8> = Vec::new();
         let mut entries = Vec::with_capacity(count.min(bytes.len() / FIXED));
         let mut at = 12;
         for _ in 0..count {
@@ -194,7 +195,7 @@ impl IndexFile {
                 extended = half(&bytes, name_at);
                 name_at += 2;
             }
-            let start = names.len();
+            let mut start = names.len();
             if version == 4 {
                 let (value, after) = prefix_length(&bytes[..limit], name_at).ok_or_else(corrupt)?;
                 let strip = value;
@@ -207,7 +208,13 @@ impl IndexFile {
                 names.extend_from_within(previous.0..previous.1 - strip);
             }
             let length = bytes.get(name_at..limit).and_then(|rest| memchr::memchr(0, rest)).ok_or_else(corrupt)?;
-            names.extend_from_slice(&bytes[name_at..name_at + length]);
+            let mut stop = name_at + length;
+            if version == 4 {
+                names.extend_from_slice(&bytes[name_at..stop]);
+                stop = names.len();
+            } else {
+                start = name_at;
+            }
             let id = Oid::from_bytes(&bytes[at + 40..at + FIXED]).map_err(|_| corrupt())?;
             entries.push(Entry {
                 stat: IndexStat {
@@ -223,7 +230,7 @@ impl IndexFile {
                 id,
                 flags,
                 extended,
-                name: (position(start)?, position(names.len())?),
+                name: (position(start)?, position(stop)?),
                 at: position(at)?,
             });
             let end = name_at + length + 1;
@@ -263,7 +270,9 @@ impl IndexFile {
             at = body.1;
         }
         let checksum = bytes[limit..].iter().any(|b| *b != 0);
-        Ok(Self { bytes, names: Arc::new(names), more: Vec::new(), entries, end, kept, checksum, mtime })
+        let bytes = Arc::new(bytes);
+        let names = if version == 4 { Arc::new(names) } else { bytes.clone() };
+        Ok(Self { bytes, names, more: Vec::new(), entries, end, kept, checksum, mtime })
     }
 
     /// Writes the file's own bytes to `path`, with the time of the original; nothing for an index

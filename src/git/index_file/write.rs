@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use sha1::{Digest, Sha1};
 
@@ -75,7 +76,12 @@ impl IndexFile {
 
     /// Becomes the index that [`Self::with_stats`] gives, and is written to `path`.
     pub(crate) fn write_with_stats(mut self, stats: &[Option<IndexStat>], path: &Path) -> Result<Self, GitError> {
-        self.bytes = self.with_stats(stats);
+        let apart = !Arc::ptr_eq(&self.bytes, &self.names);
+        self.bytes = Arc::new(self.with_stats(stats));
+        if !apart {
+            // They stand where they stood.
+            self.names = self.bytes.clone();
+        }
         for (entry, stat) in self.entries.iter_mut().zip(stats) {
             entry.stat = stat.unwrap_or_default();
         }
@@ -164,7 +170,16 @@ impl IndexFile {
         }
         entries.extend(known.map(kept));
         let names = self.names.clone();
-        Ok(Self { bytes: Vec::new(), names, more, entries, end: 0, kept: Vec::new(), checksum: self.checksum, mtime })
+        Ok(Self {
+            bytes: Arc::default(),
+            names,
+            more,
+            entries,
+            end: 0,
+            kept: Vec::new(),
+            checksum: self.checksum,
+            mtime,
+        })
     }
 
     fn finish(&self, mut bytes: Vec<u8>) -> Vec<u8> {
