@@ -192,6 +192,12 @@ fn prune_takes_strays_of_dead_processes_and_no_others() {
     }
     write(&git, "isofold/bases/.isofold-4999999-1-abcdef01-q", "half");
     write(&git, "isofold/bases/other", "not ours");
+    // What keeps a pack from gc goes with the quarantine that it names, and no other does.
+    let keeps = ["4999999-1-abcdef01-Xy", "4999999-1-abcdef01-gone", "old"].map(|name| {
+        write(&git, format!("objects/pack/pack-{name}.keep"), format!("isofold-objects-{name}\n"));
+        git.join(format!("objects/pack/pack-{name}.keep"))
+    });
+    write(&git, "objects/pack/pack-user.keep", "the user's\n");
     let head = sandbox.git(&parent, &["rev-parse", "HEAD"]);
     sandbox.git(&parent, &["update-ref", "refs/isofold/base/fresh", &head]);
     sandbox.git(&parent, &["update-ref", "refs/isofold/base/stray", &head]);
@@ -201,6 +207,8 @@ fn prune_takes_strays_of_dead_processes_and_no_others() {
     assert_eq!(pruned["recovered"].as_array().map(Vec::len), Some(3), "{pruned}");
     assert_eq!(pruned["bases"], json!([{"name": "stray", "gone": ""}]));
     assert!(git.join("isofold-objects-old").exists() && git.join("isofold/bases/other").exists());
+    assert_eq!(keeps.map(|keep| keep.exists()), [false, false, true]);
+    assert!(git.join("objects/pack/pack-user.keep").exists());
     assert_eq!(
         sandbox.git(&parent, &["for-each-ref", "--format=%(refname)", "refs/isofold/base"]),
         "refs/isofold/base/fresh"
@@ -269,16 +277,21 @@ fn worktrees_inside_a_child_keep_their_work() {
     assert_eq!(sandbox.git(&parent, &["worktree", "list"]).lines().count(), 1);
 }
 
-#[test]
-fn what_was_written_into_a_half_removed_child_is_not_lost() {
-    let sandbox = Sandbox::new();
+/// A Parent, and a Child as a removal leaves it that was killed, or held up by who writes there.
+fn half_removed(sandbox: &Sandbox) -> (PathBuf, PathBuf) {
     let parent = sandbox.repo("parent");
     let child = sandbox.isolate(&parent, "child");
-    // As a removal leaves it that a process which writes there held up.
     let record = parent.join(".git/worktrees/child/isofold.toml");
     let ready = fs::read_to_string(&record).expect("a record");
     fs::write(&record, ready.replace("\"ready\"", "\"removing\"")).expect("written");
     fs::remove_dir_all(child.join("dir")).expect("it was there");
+    (parent, child)
+}
+
+#[test]
+fn what_was_written_into_a_half_removed_child_is_not_lost() {
+    let sandbox = Sandbox::new();
+    let (parent, child) = half_removed(&sandbox);
     // What came since is nobody's to throw away unasked.
     write(&child, "late", "late\n");
     assert!(remove(&sandbox, &child, &[]).expect("refused", 1).report().contains("was written there since"));
@@ -294,12 +307,7 @@ fn what_was_written_into_a_half_removed_child_is_not_lost() {
 #[test]
 fn a_half_done_removal_is_finished_by_the_next_command() {
     let sandbox = Sandbox::new();
-    let parent = sandbox.repo("parent");
-    let child = sandbox.isolate(&parent, "child");
-    let record = parent.join(".git/worktrees/child/isofold.toml");
-    let ready = fs::read_to_string(&record).expect("a record");
-    fs::write(&record, ready.replace("\"ready\"", "\"removing\"")).expect("written");
-    fs::remove_file(child.join("a")).expect("it was there");
+    let (parent, child) = half_removed(&sandbox);
     sandbox.try_isolate("other", &parent, &sandbox.path("other"), &[]).expect("isolated", 0);
     assert!(!child.exists());
     assert_eq!(sandbox.git(&parent, &["worktree", "list"]).lines().count(), 2);

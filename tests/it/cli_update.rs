@@ -92,6 +92,25 @@ fn a_conflict_writes_nothing_and_with_markers_it_can_be_settled() {
 }
 
 #[test]
+fn a_conflict_says_which_side_did_what() {
+    let sandbox = Sandbox::new();
+    let (parent, child) = pair(&sandbox);
+    write(&child, "a", lines(&[(3, "child")]));
+    fs::remove_file(child.join("b")).expect("removed");
+    fs::remove_file(parent.join("a")).expect("removed");
+    write(&parent, "b", lines(&[(3, "parent")]));
+    // The Parent is ours, whichever directory is written.
+    for more in [&[][..], &["--markers"]] {
+        let run = update(&sandbox, &parent, &child, more).expect("conflict", 1);
+        let sides = |n: usize| {
+            let conflict = &run.last()["conflicts"][n];
+            ["path", "ours", "theirs"].map(|key| conflict[key].as_str().unwrap_or_default().to_owned())
+        };
+        assert_eq!([sides(0), sides(1)], [["a", "deleted", "modified"], ["b", "modified", "deleted"]], "{run:?}");
+    }
+}
+
+#[test]
 fn the_childs_own_files_are_never_in_the_way_unseen() {
     let sandbox = Sandbox::new();
     let (parent, child) = pair(&sandbox);

@@ -651,14 +651,20 @@ fn run_forwards_signals_and_is_listed_while_it_runs() {
     start(&sandbox, &main, "one");
     let mut program = sandbox.program();
     program.args(["-C", main.to_str().expect("UTF-8"), "session", "run", "one", "--"]);
-    program.args(["sh", "-c", "trap 'echo got it > got; exit 3' TERM; echo > ready; while :; do sleep 0.05; done"]);
+    // It ends by itself, whatever becomes of the test.
+    let waits = "trap 'echo got it > got; exit 3' TERM; echo > ready; for n in $(seq 600); do sleep 0.05; done";
+    program.args(["sh", "-c", waits]);
     let child = program.stdout(std::process::Stdio::null()).spawn().expect("starts");
     let work = main.join(".worktrees/isofold-one");
     while !work.join("ready").exists() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let listed = json(&done(&sandbox, &main, &["list", "--json"]));
-    assert!(listed["sessions"][0]["running"]["pid"].as_u64().is_some(), "{listed}");
+    // The command runs before it can be said which process it is.
+    let running = || json(&done(&sandbox, &main, &["list", "--json"]))["sessions"][0]["running"]["pid"].as_u64();
+    let begun = std::time::Instant::now();
+    while running().is_none() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "it is not listed as running");
+    }
     let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill runs");
     assert!(killed.success());
     let output = child.wait_with_output().expect("ends");
