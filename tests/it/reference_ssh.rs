@@ -4,18 +4,24 @@ use std::fs;
 
 use crate::support::host::text;
 use crate::support::lines::{TOKEN, VARIABLE};
+use crate::support::servers::Server;
 use crate::support::{Sandbox, read, write};
 
-#[test]
-fn a_line_is_cloned_by_ssh_as_the_machine_is_configured() {
-    let sandbox = Sandbox::new();
+/// A line of one file behind an sshd, and its URL; `None` without one.
+fn served_by_ssh(sandbox: &Sandbox) -> Option<(String, Server)> {
     let bare = sandbox.served("line", |work| {
         write(work, "a", "one\n");
         sandbox.commit_all(work, "first");
     });
     sandbox.talkative();
-    let Some(server) = sandbox.ssh_host() else { return };
-    let remote = format!("ssh://127.0.0.1:{}{}", server.port, text(&bare));
+    let server = sandbox.ssh_host()?;
+    Some((format!("ssh://127.0.0.1:{}{}", server.port, text(&bare)), server))
+}
+
+#[test]
+fn a_line_is_cloned_by_ssh_as_the_machine_is_configured() {
+    let sandbox = Sandbox::new();
+    let Some((remote, _server)) = served_by_ssh(&sandbox) else { return };
     let run = sandbox.materialize(&remote, "main", Some(TOKEN));
     assert_eq!(run.code, 0, "{run:?}\n{}", fs::read_to_string(sandbox.path("secret/ssh/log")).unwrap_or_default());
     assert_eq!(read(&sandbox.copy(), "a").as_deref(), Some("one\n"));
@@ -30,14 +36,8 @@ fn a_line_is_cloned_by_ssh_as_the_machine_is_configured() {
 #[test]
 fn nobody_is_asked_whether_a_host_is_trusted() {
     let sandbox = Sandbox::new();
-    let bare = sandbox.served("line", |work| {
-        write(work, "a", "one\n");
-        sandbox.commit_all(work, "first");
-    });
-    sandbox.talkative();
-    let Some(server) = sandbox.ssh_host() else { return };
+    let Some((remote, _server)) = served_by_ssh(&sandbox) else { return };
     fs::write(sandbox.path("secret/ssh/known"), "").expect("written");
-    let remote = format!("ssh://127.0.0.1:{}{}", server.port, text(&bare));
     let run = sandbox.materialize(&remote, "main", Some(TOKEN));
     let words = format!("error: cannot reach {remote}: ");
     assert!(
