@@ -48,4 +48,5 @@ mod snapshot_table;
 mod submodules;
 mod support;
 mod tour;
+mod unread_formats;
 mod vectors;
