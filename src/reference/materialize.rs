@@ -128,7 +128,12 @@ impl Reference {
         let ancestors = Ancestors::make(above)?;
         let room = Room::make(above, &control)?;
         let clone = room.path.join("copy");
-        let watch = |line: &str| control.progress().say(line);
+        let watch = |line: &str| {
+            // Where it is made at first is nobody's business.
+            if !line.starts_with("Cloning into ") {
+                control.progress().say(line);
+            }
+        };
         if let Err(why) = remote::clone(self.remote(), &self.branch, &clone, &watch, &control)? {
             return Err(self.unreachable(&why));
         }

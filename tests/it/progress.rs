@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::host::{skipped, text};
-use crate::support::{Sandbox, next_second, write};
+use crate::support::{Sandbox, next_second, read, write};
 
 const ERASE: &str = "\r\u{1b}[K";
 
@@ -23,30 +23,34 @@ fn slow_repo(sandbox: &Sandbox) -> std::path::PathBuf {
 }
 
 /// Runs isofold with stderr on a terminal and stdout in a file; both.
-fn on_a_terminal(
-    sandbox: &Sandbox,
-    parent: &Path,
-    name: &str,
-    environment: &[(&str, &str)],
-) -> Option<(String, String)> {
+fn on_a_terminal(sandbox: &Sandbox, args: &[&str], environment: &[(&str, &str)]) -> Option<(String, String)> {
     if Command::new("script").arg("--version").output().is_err() {
         skipped("script (util-linux) is not installed");
         return None;
     }
-    let out = sandbox.path(&format!("{name}.out"));
-    let line = format!(
-        "'{}' isolate --id {name} --parent '{}' --child '{}' > '{}'",
-        sandbox.program().get_program().display(),
-        text(parent),
-        text(&sandbox.path(name)),
-        text(&out)
-    );
+    let out = sandbox.path("stdout");
+    let program = sandbox.program();
+    let words = [text(Path::new(program.get_program()))].into_iter().chain(args.iter().copied());
+    let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
+    let line = format!("{} > '{}'", words.join(" "), text(&out));
     let mut command = sandbox.command("script");
     command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR").envs(environment.to_vec());
     let output = command.output().expect("script runs");
     assert!(output.status.success(), "{output:?}");
     let screen = String::from_utf8(output.stdout).expect("UTF-8");
     Some((screen, fs::read_to_string(out).expect("stdout")))
+}
+
+/// The same for an isolation.
+fn isolated_on_a_terminal(
+    sandbox: &Sandbox,
+    parent: &Path,
+    name: &str,
+    environment: &[(&str, &str)],
+) -> Option<(String, String)> {
+    let child = sandbox.path(name);
+    let args = ["isolate", "--id", name, "--parent", text(parent), "--child", text(&child)];
+    on_a_terminal(sandbox, &args, environment)
 }
 
 /// What is left on the screen.
@@ -60,7 +64,7 @@ fn it_appears_and_is_erased() {
     let sandbox = Sandbox::new();
     let parent = slow_repo(&sandbox);
     for (name, environment) in [("plain", &[][..]), ("colourless", &[("NO_COLOR", "1")])] {
-        let Some((screen, out)) = on_a_terminal(&sandbox, &parent, name, environment) else { return };
+        let Some((screen, out)) = isolated_on_a_terminal(&sandbox, &parent, name, environment) else { return };
         assert!(screen.contains(&format!("{ERASE}looking for changes")), "{screen:?}");
         let left = left(&screen);
         assert_eq!(left.len(), 1, "{screen:?}");
@@ -73,13 +77,40 @@ fn it_appears_and_is_erased() {
 }
 
 #[test]
+fn a_copy_of_a_line_says_how_far_it_is() {
+    let sandbox = Sandbox::new();
+    let bare = sandbox.served("line", |work| {
+        write(work, "a", "one\n");
+        sandbox.commit_all(work, "first");
+    });
+    // The other side takes its time before it sends anything.
+    let slow = "sh -c 'sleep 1.5; exec \"$@\"' --";
+    sandbox.git(&sandbox.path("home"), &["config", "--global", "uploadpack.packObjectsHook", slow]);
+    let remote = format!("file://{}", text(&bare));
+    let reference = sandbox.reference(&remote, "main");
+    let copy = sandbox.copy();
+    let args = ["reference", "materialize", "--reference", text(&reference), "--copy", text(&copy), "--json"];
+    let Some((screen, out)) = on_a_terminal(&sandbox, &args, &[]) else { return };
+    assert!(screen.contains(&format!("{ERASE}cloning")), "{screen:?}");
+    assert!(screen.ends_with(ERASE) && left(&screen).is_empty(), "{screen:?}");
+    assert!(!screen.replace("\u{1b}[K", "").contains('\u{1b}'), "{screen:?}");
+    assert!(out.starts_with("{\"kind\":\"materialized\"") && out.lines().count() == 1, "{out:?}");
+    assert_eq!(read(&copy, "a").as_deref(), Some("one\n"));
+    // Where it is quick there is nothing to see.
+    sandbox.git(&sandbox.path("home"), &["config", "--global", "--unset", "uploadpack.packObjectsHook"]);
+    fs::remove_dir_all(&copy).expect("it was made");
+    let Some((screen, _)) = on_a_terminal(&sandbox, &args, &[("TERM", "dumb")]) else { return };
+    assert_eq!(screen, "");
+}
+
+#[test]
 fn quick_work_and_dumb_terminals_see_none() {
     let sandbox = Sandbox::new();
     let parent = slow_repo(&sandbox);
-    let Some((screen, _)) = on_a_terminal(&sandbox, &parent, "dumb", &[("TERM", "dumb")]) else { return };
+    let Some((screen, _)) = isolated_on_a_terminal(&sandbox, &parent, "dumb", &[("TERM", "dumb")]) else { return };
     assert!(!screen.contains('\u{1b}') && !screen.contains("looking"), "{screen:?}");
     sandbox.git(&parent, &["config", "filter.slow.clean", "cat"]);
-    let Some((screen, _)) = on_a_terminal(&sandbox, &parent, "quick", &[]) else { return };
+    let Some((screen, _)) = isolated_on_a_terminal(&sandbox, &parent, "quick", &[]) else { return };
     assert!(!screen.contains('\u{1b}'), "{screen:?}");
 }
 
