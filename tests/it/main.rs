@@ -44,6 +44,7 @@ mod snapshot_lfs;
 mod snapshot_objects;
 mod snapshot_real;
 mod snapshot_settings;
+mod snapshot_stat;
 mod snapshot_table;
 mod submodules;
 mod support;

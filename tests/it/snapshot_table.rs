@@ -32,11 +32,17 @@ pub(crate) type Case = (&'static str, Want, &'static str);
 
 /// What every recipe can use: `w PATH [CONTENT]` writes a file, `i LINE…` the root's `.gitignore`,
 /// `c` commits everything, `old` makes every file old and the index clean, so that stat data decides.
+/// `poke PERL` edits the index file (in `$_`, its first entry begins at byte 12), `field AT` one number of it;
+/// `lie OLD NEW` has it name the content NEW, `honest PATH` gives the first entry the stat data of a file.
 const PRELUDE: &str = r#"set -e
 w() { case $1 in */*) mkdir -p "${1%/*}";; esac; printf '%b' "${2-$1}" >"$1"; }
 i() { printf '%s\n' "$@" >.gitignore; }
 c() { git add -A && git commit -qm c; }
 old() { find . -name .git -prune -o -type f -exec touch -d '2020-01-01 00:00:01' {} +; git update-index -q --refresh || true; }
+poke() { perl -0777 -i -pe "$1; substr(\$_, -20) = ''" .git/index; perl -e "print pack 'H*', '$(sha1sum <.git/index)'" | head -c 20 >>.git/index; }
+field() { poke "substr(\$_, $1, 4) = pack 'N', 1 ^ unpack 'N', substr \$_, $1, 4"; }
+lie() { set -- $(printf %s "$1" | git hash-object --stdin) $(printf %s "$2" | git hash-object -w --stdin); poke "substr(\$_, index(\$_, pack 'H*', '$1'), 20) = pack 'H*', '$2'"; }
+honest() { poke "substr(\$_, 12, 40) = pack 'N10', (map { \$_, 0 } (stat '$1')[10, 9]), (stat _)[0, 1], 0100644, (stat _)[4, 5, 7]"; }
 sub() { git init -q -b main "$1" && git -C "$1" commit -q --allow-empty -m s; }
 export GIT_AUTHOR_NAME=T GIT_AUTHOR_EMAIL=t@example.test GIT_COMMITTER_NAME=T GIT_COMMITTER_EMAIL=t@example.test
 export GIT_AUTHOR_DATE='1700000000 +0000' GIT_COMMITTER_DATE='1700000000 +0000'
@@ -132,6 +138,8 @@ const IGNORE: &[(&str, &str)] = &[
     ("a star before two stars", "*a**/b\n"),
     ("a question mark", "a?\n"),
     ("a question mark is no slash", "x?a\n"),
+    ("a question mark in a path is no slash", "/x?a\n"),
+    ("a star before a question mark does not cross a slash", "x/*?log\n"),
     ("three question marks", "???\n"),
     ("a question mark counts bytes", "?\n"),
     ("two bytes of one letter", "??\n"),
@@ -152,6 +160,7 @@ const IGNORE: &[(&str, &str)] = &[
     ("an escape in a class", "[\\]]\n"),
     ("an escape that ends in a class", "[\\\n"),
     ("an escaped range end", "[a-\\b]\n"),
+    ("an escaped range end, and what lies between", "[a-\\c]\n"),
     ("a range after a range", "[a-b-c]\n"),
     ("alnum", "[[:alnum:]]\n"),
     ("alpha", "[[:alpha:]]*\n"),
@@ -167,6 +176,8 @@ const IGNORE: &[(&str, &str)] = &[
     ("upper", "[[:upper:]]\n"),
     ("xdigit", "[[:xdigit:]][[:xdigit:]]\n"),
     ("an unknown class of characters", "[[:nope:]]\n"),
+    ("an unknown class of characters spoils the others", "[[:nope:]a]\n"),
+    ("a dash after a class of characters is no range", "[[:digit:]-a]\n"),
     ("an empty class of characters", "[[::]]\n"),
     ("a class of characters that does not close", "[[:alpha]\n"),
     ("a class of characters among others", "[[:digit:]ab]\n"),
@@ -262,6 +273,8 @@ const CASES: &[Case] = &[
     ("a directory rule does not match a link to one", Scan, "i d/; w e/a; ln -s e d"),
     ("a plain rule matches a link", Scan, "i d; w e/a; ln -s e d"),
     ("a rule about what is below a link", Scan, "i d/a; w e/a; ln -s e d"),
+    ("a class that never closes is no literal", Scan, "i '[ab'; w '[ab'; w a"),
+    ("two stars go on where a star stops at a slash", Scan, "i '**/a*b'; w p/ax/ab; w p/ax/b"),
     // Where the other rules come from.
     ("core.excludesFile, absolute", Scan, "w .git/ex a; git config core.excludesFile $PWD/.git/ex; w a; w b"),
     ("core.excludesFile, relative to the root", Scan, "w ex a; git config core.excludesFile ex; w a; w b"),
@@ -280,6 +293,9 @@ const CASES: &[Case] = &[
     ("no info directory", Scan, "rm -rf .git/info; w a"),
     ("core.ignoreCase: rules in either case", Git, "git config core.ignoreCase true; i '*.LOG' /X; w a.log; w x/a; w B.Log; w keep"),
     ("core.ignoreCase: nothing new but ignored files", Scan, "i '*.LOG' /X; c; git config core.ignoreCase true; w a.log; w x/a; w B.Log"),
+    ("core.ignoreCase: letters beside a wildcard", Scan, "i 'A?B'; c; git config core.ignoreCase true; w axb"),
+    ("core.ignoreCase: a range of capitals", Scan, "i '[C-D]'; c; git config core.ignoreCase true; w c"),
+    ("core.ignoreCase: a class of capitals", Scan, "i '[[:upper:]]'; c; git config core.ignoreCase true; w z"),
     ("core.ignoreCase: a name that is tracked in another case", Git, "w foo; c; git config core.ignoreCase true; w FOO other"),
     ("core.ignoreCase: renamed in case only", Git, "w foo; c; git config core.ignoreCase true; mv foo FOO"),
     ("core.ignoreCase: directory in another case", Git, "w d/foo; c; git config core.ignoreCase true; w D/bar"),
@@ -433,6 +449,7 @@ const CASES: &[Case] = &[
     ("an empty .git directory", Scan, "mkdir -p n/.git; w n/a; w b"),
     ("a .git directory without HEAD", Scan, "sub n; rm n/.git/HEAD; w n/a"),
     ("a .git directory with a bad HEAD", Scan, "sub n; printf 'nonsense\\n' >n/.git/HEAD; w n/a"),
+    ("a .git directory with a HEAD as long as an id", Scan, "sub n; printf '%040d\n' 0 | tr 0 z >n/.git/HEAD; w n/a"),
     ("a .git directory with an empty HEAD", Scan, "sub n; : >n/.git/HEAD; w n/a"),
     ("a .git directory with a HEAD out of refs", Scan, "sub n; printf 'ref: nowhere\\n' >n/.git/HEAD; w n/a"),
     ("a .git directory with a detached HEAD", Less("n"), "sub n; git -C n checkout -q --detach; w n/a"),
@@ -444,6 +461,7 @@ const CASES: &[Case] = &[
     ("a .git link to a git directory", Less("n"), "sub n; mv n/.git .git/other; ln -s ../.git/other n/.git; w n/a"),
     ("a .git link to nothing", Scan, "mkdir n; ln -s nowhere n/.git; w n/a"),
     ("a .git file pointing nowhere", Scan, "w n/.git 'gitdir: /nowhere\\n'; w n/a"),
+    ("a .git file that is too large", Scan, "sub n; mv n/.git .git/other; { echo 'gitdir: ../.git/other'; yes '' | head -c 1100000; } >n/.git; w n/a"),
     ("a .git file of nonsense", Scan, "w n/.git nonsense; w n/a"),
     ("an empty .git file", Scan, "w n/.git ''; w n/a"),
     ("a .git file without a space", Scan, "sub n; mv n/.git .git/other; printf 'gitdir:../.git/other\\n' >n/.git; w n/a"),
@@ -515,6 +533,7 @@ const CASES: &[Case] = &[
     ("git~1, NTFS not protected", Git, "git config core.protectNTFS false; w git~1; w 'a\\b' x"),
     ("a .gitmodules link is refused", Refuse(".gitmodules"), "ln -s x .gitmodules; w b"),
     ("a tracked .gitmodules became a link", Git, "w .gitmodules ''; c; rm .gitmodules; ln -s x .gitmodules; w b"),
+    (".GITMODULES as a link is refused", Refuse("GITMODULES"), "ln -s x .GITMODULES; w b"),
     ("a .gitmodules file", Scan, "w .gitmodules ''; w b"),
     ("a .gitmodules file, changed", Scan, "w .gitmodules ''; c; w .gitmodules '# x\\n'; w b"),
     ("links named .gitattributes and .mailmap", Scan, "ln -s x .mailmap; w b"),
