@@ -1,10 +1,13 @@
 //! Refs: moving a branch safely, and keeping work under `refs/isofold/`.
 
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use git2::{ErrorClass, ErrorCode, Oid, Reference, Repository};
+use git2::{ErrorClass, ErrorCode, ObjectType, Oid, Reference, Repository};
 
 use super::repository::Repo;
 use super::{Act, GitError};
@@ -17,6 +20,11 @@ pub(crate) const BASES: &str = "refs/isofold/base/";
 pub(crate) const PATCHES: &str = "refs/isofold/patch/";
 pub(crate) const FOREIGN: &str = "refs/isofold/foreign/";
 pub(crate) const SESSIONS: &str = "refs/isofold/session/";
+
+/// The pieces in which a file is saved.
+const PIECE: usize = 64 * 1024;
+/// How often one that becomes shorter meanwhile is begun again.
+const TRIES: u32 = 4;
 
 /// How long a ref that another process has locked is waited for: as git does by default.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -286,15 +294,80 @@ impl Repo {
         Ok(name)
     }
 
-    /// Saves content that has no place in a tree, synced; returns the ref's name.
-    pub(crate) fn save_blob(&self, label: &str, content: &[u8]) -> Result<String, GitError> {
-        let id = self.library().blob(content).act(|| "cannot write a blob".to_owned())?;
+    /// Saves a file or a link that has no place in a tree, synced; returns the ref's name.
+    pub(crate) fn save_file(&self, label: &str, path: &Path) -> Result<String, GitError> {
+        let read = GitError::io("cannot read", path);
+        let id = match fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_symlink() => {
+                let target = fs::read_link(path).map_err(read)?;
+                self.library().blob(target.as_os_str().as_bytes()).act(|| "cannot write a blob".to_owned())?
+            }
+            Ok(_) => self.blob_of(path)?,
+            Err(error) => return Err(read(error)),
+        };
         let name = id.to_string();
         let file = self.common_dir().join("objects").join(&name[..2]).join(&name[2..]);
         // An object that is packed already is on the disk.
-        if let Ok(object) = std::fs::File::open(&file) {
+        if let Ok(object) = File::open(&file) {
             object.sync_all().map_err(GitError::io("cannot sync", &file))?;
         }
         self.save(label, id)
+    }
+
+    /// Stores a file piece by piece. Who still has it open may go on writing: what is stored is what it held
+    /// at one moment, at least.
+    fn blob_of(&self, path: &Path) -> Result<Oid, GitError> {
+        let odb = self.library().odb().act(|| "cannot open the object store".to_owned())?;
+        let mut file = File::open(path).map_err(GitError::io("cannot read", path))?;
+        let mut piece = vec![0; PIECE];
+        for _ in 0..TRIES {
+            file.rewind().map_err(GitError::io("cannot read", path))?;
+            let size = file.metadata().map_err(GitError::io("cannot read", path))?.len();
+            let length = usize::try_from(size).map_err(io::Error::other).map_err(GitError::io("cannot read", path))?;
+            let mut blob = odb.writer(length, ObjectType::Blob).act(|| "cannot write a blob".to_owned())?;
+            let mut left = size;
+            while left > 0 {
+                let wanted = piece.len().min(usize::try_from(left).unwrap_or(piece.len()));
+                let got = file.read(&mut piece[..wanted]).map_err(GitError::io("cannot read", path))?;
+                if got == 0 {
+                    break;
+                }
+                blob.write_all(&piece[..got]).map_err(GitError::io("cannot store", path))?;
+                left -= got as u64;
+            }
+            // Else it is shorter now.
+            if left == 0 {
+                return blob.finalize().act(|| "cannot write a blob".to_owned());
+            }
+        }
+        Err(GitError::io("cannot store", path)(io::Error::other("it became shorter again and again")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::tree::{hash_blob, hash_file};
+
+    #[test]
+    fn files_of_any_size_are_saved_as_they_are() {
+        let directory = tempfile::tempdir().expect("a directory");
+        Repository::init(directory.path()).expect("a repository");
+        let repo = Repo::open(directory.path()).expect("it opens");
+        let path = directory.path().join("late");
+        let saved = |name: &str| repo.library().refname_to_id(name).expect("a ref");
+        for size in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 7] {
+            let content: Vec<u8> = (0..size).map(|n| u8::try_from(n % 251).expect("small")).collect();
+            fs::write(&path, &content).expect("written");
+            let id = saved(&repo.save_file("late", &path).expect("saved"));
+            assert_eq!(id, hash_file(&path).expect("hashed"));
+            assert_eq!(repo.library().find_blob(id).expect("stored").content(), content);
+        }
+        fs::remove_file(&path).expect("it was there");
+        std::os::unix::fs::symlink("nowhere/at all", &path).expect("a link");
+        let id = saved(&repo.save_file("late", &path).expect("saved"));
+        assert_eq!(id, hash_blob(b"nowhere/at all").expect("hashed"));
+        fs::remove_file(&path).expect("it was there");
+        assert!(repo.save_file("late", &path).is_err());
     }
 }

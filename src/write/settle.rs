@@ -121,13 +121,7 @@ impl Ending<'_> {
     /// Saves what has no place; the names come back in the aftermath.
     fn note(&self, found: Found, label: &str, after: &mut Aftermath) -> Result<(), WriteError> {
         for (path, file) in found.homeless {
-            let content = if fs::symlink_metadata(&file).is_ok_and(|meta| meta.is_symlink()) {
-                fs::read_link(&file).map(|target| target.into_os_string().into_encoded_bytes())
-            } else {
-                fs::read(&file)
-            };
-            let content = content.map_err(GitError::io("cannot read", &file))?;
-            after.saved.push(self.repo.save_blob(&format!("{label}{}", show(as_path(&path))), &content)?);
+            after.saved.push(self.repo.save_file(&format!("{label}{}", show(as_path(&path))), &file)?);
         }
         after.kept.extend(found.kept.iter().map(|path| as_path(path).to_owned()));
         after.kept.sort();
