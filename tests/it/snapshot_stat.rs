@@ -31,7 +31,7 @@ const CASES: &[Case] = &[
     ("an empty file of which nothing is hidden", Here, "w a ''; git add a; old"),
     // The kind and the mode have to fit, whatever the stat data say.
     ("a file where the index has a link", There, "w a 1; git add a; old; poke 'substr($_, 36, 4) = pack \"N\", 0120000'"),
-    ("a link where the index has a file", There, "ln -s 1 a; touch -h -d '2020-01-01 00:00:01' a; git add a; poke 'substr($_, 36, 4) = pack \"N\", 0100644'"),
+    ("a link where the index has an executable", There, "ln -s 1 a; touch -h -d '2020-01-01 00:00:01' a; git add a; poke 'substr($_, 36, 4) = pack \"N\", 0100755'"),
     ("an executable where the index has none", There, "w a 1; chmod +x a; git add a; old; poke 'substr($_, 36, 4) = pack \"N\", 0100644'"),
     ("only meant to be added, whatever the stat data say", Here, "w a ''; git add -N a; old; honest a"),
     // Kinds and modes of what is read.

@@ -408,3 +408,17 @@ fn prefix_length(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
     }
     Some((value, at + 1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_is_cut_to_nothing_reads_as_something() {
+        let file = tempfile::tempfile().expect("a file");
+        for (length, size) in [(0, 0), (5, 5), (1 << 32, 0x8000_0000), ((1 << 32) + 5, 5)] {
+            file.set_len(length).expect("a sparse file");
+            assert_eq!(IndexStat::of(&rustix::fs::fstat(&file).expect("a stat")).size, size, "{length}");
+        }
+    }
+}
