@@ -7,9 +7,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::host::{same, text};
 use super::{Run, Sandbox, listing, write};
 
-/// A kind of fold.
+/// A kind of fold, or another job that lands the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scenario {
     FastForward,
@@ -18,11 +19,23 @@ pub(crate) enum Scenario {
     Deletes,
     LinkedWorktree,
     Detached,
+    /// `session keep`: files and index, no commit.
+    Keep,
+    /// `patch land`: files alone.
+    Land,
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::FastForward, Self::Merge, Self::TypeChanges, Self::Deletes, Self::LinkedWorktree, Self::Detached];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::FastForward,
+        Self::Merge,
+        Self::TypeChanges,
+        Self::Deletes,
+        Self::LinkedWorktree,
+        Self::Detached,
+        Self::Keep,
+        Self::Land,
+    ];
 
     /// What the Parent is before it is isolated.
     fn start(self, s: &Sandbox, more: impl FnOnce(&Path)) -> PathBuf {
@@ -72,6 +85,17 @@ impl Scenario {
                 std::os::unix::fs::symlink("../a", c.join("bin/run")).expect("a link");
                 write(p, "b", "from the Parent\n");
             }
+            Self::Keep | Self::Land => {
+                for gone in ["d/one", "d/e/two", "f", "link"] {
+                    fs::remove_file(c.join(gone)).expect("removed");
+                }
+                write(c, "f/below/it", "f is a directory\n");
+                write(c, "bin/run", "#!/bin/sh\nexit\n");
+                // The user's own, staged and not.
+                write(p, "dir/c", "staged in the Parent\n");
+                s.git(p, &["add", "dir/c"]);
+                write(p, "b", "from the Parent\n");
+            }
             Self::Deletes => {
                 for gone in ["d/one", "d/e/two", "bin/run", "link", "f"] {
                     fs::remove_file(c.join(gone)).expect("removed");
@@ -86,6 +110,7 @@ pub(crate) struct Stand {
     pub(crate) s: Sandbox,
     pub(crate) p: PathBuf,
     pub(crate) c: PathBuf,
+    scenario: Scenario,
     places: Vec<PathBuf>,
 }
 
@@ -102,16 +127,30 @@ impl Stand {
     /// The same in a given sandbox.
     pub(crate) fn on(s: Sandbox, scenario: Scenario, more: impl FnOnce(&Path)) -> Self {
         let p = scenario.start(&s, more);
-        let c = s.isolate(&p, "child");
+        let at = |args: &[&str]| {
+            let run = s.isofold([&["-C", text(&p)], args].concat());
+            assert_eq!(run.code, 0, "{run:?}");
+        };
+        let c = if scenario == Scenario::Keep {
+            at(&["session", "start", "--name", "one", "--prefix", "kept"]);
+            p.join(".worktrees/kept-one")
+        } else {
+            s.isolate(&p, "child")
+        };
         scenario.work(&s, &p, &c);
-        let mut places = vec![s.path("parent"), c.clone()];
-        if !places.contains(&p) {
-            places.push(p.clone());
+        if scenario == Scenario::Land {
+            at(&["patch", "record", "--agent", "one", "--worktree", text(&c)]);
+        }
+        let mut places = vec![s.path("parent")];
+        for place in [&p, &c] {
+            if !places.iter().any(|known| place.starts_with(known)) {
+                places.push(place.clone());
+            }
         }
         for place in &places {
             copy(place, &kept(place));
         }
-        Self { s, p, c, places }
+        Self { s, p, c, scenario, places }
     }
 
     /// Back to the start.
@@ -126,6 +165,18 @@ impl Stand {
     pub(crate) fn program(&self) -> Command {
         let mut command = self.s.program();
         command.env("GIT_AUTHOR_DATE", "2026-01-01T00:00:00Z").env("GIT_COMMITTER_DATE", "2026-01-01T00:00:00Z");
+        command
+    }
+
+    /// What lands.
+    pub(crate) fn job(&self) -> Command {
+        let args = match self.scenario {
+            Scenario::Keep => ["session", "keep", "one"],
+            Scenario::Land => ["patch", "land", "one"],
+            _ => return self.fold(),
+        };
+        let mut command = self.program();
+        command.arg("-C").arg(&self.p).args(args);
         command
     }
 
@@ -161,7 +212,9 @@ impl Stand {
     /// Everything that tells the old state from the new: files with hashes, index, HEAD, refs, reflogs,
     /// status; and what must not be there: faults, locks, temporaries.
     pub(crate) fn state(&self) -> String {
-        let mut text: String = listing(&self.p).lines().map(without_time).collect();
+        // What a session or a patch is kept in goes its own way.
+        let theirs = |line: &&str| !line.starts_with(".worktrees") && !line.starts_with(".isofold");
+        let mut text: String = listing(&self.p).lines().filter(theirs).map(without_time).collect();
         let git_dir = PathBuf::from(self.s.git(&self.p, &["rev-parse", "--absolute-git-dir"]));
         let common = self.s.path("parent/.git");
         let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
@@ -173,10 +226,15 @@ impl Stand {
         let refs = self.s.git(&self.p, &["for-each-ref", "--format=%(objectname) %(refname)"]);
         // A base entry has a name of its own each time.
         let plain = |line: &str| line.split_once("refs/isofold/base/").map_or(line, |(id, _)| id).to_owned();
-        let mut refs: Vec<String> = refs.lines().map(plain).collect();
+        let session = ["refs/heads/kept/", "refs/isofold/session/", "refs/isofold/base/"];
+        let lands = |line: &&str| self.scenario != Scenario::Keep || !session.iter().any(|space| line.contains(space));
+        let mut refs: Vec<String> = refs.lines().filter(lands).map(plain).collect();
         refs.sort();
         let _ = writeln!(text, "refs {refs:#?}");
-        let _ = writeln!(text, "bases {}", fs::read_dir(common.join("isofold/bases")).map_or(0, Iterator::count));
+        if self.scenario != Scenario::Keep {
+            let bases = fs::read_dir(common.join("isofold/bases")).map_or(0, Iterator::count);
+            let _ = writeln!(text, "bases {bases}");
+        }
         text.push_str(&self.s.git(&self.p, &["ls-files", "-s"]));
         text.push_str(&self.s.git(&self.p, &["--no-optional-locks", "status", "--porcelain=v2"]));
         text.push_str(&self.s.try_git(&self.p, &["fsck", "--no-progress", "--no-dangling"]).1);
@@ -184,6 +242,17 @@ impl Stand {
             let _ = writeln!(text, "\nleft over: {}", left.display());
         }
         text
+    }
+
+    /// What was killed is done again, and all new at the end; what has landed already lands once.
+    #[track_caller]
+    pub(crate) fn done_again(&self, new: &str) {
+        if matches!(self.scenario, Scenario::Keep | Scenario::Land) {
+            let run = Run::of_command(&mut self.job());
+            assert_eq!(run.code, 0, "{run:?}");
+            same(&self.state(), new, "done again");
+            assert!(self.scenario == Scenario::Land || !self.c.exists(), "{run:?}");
+        }
     }
 
     /// The user's own git goes on as ever.
