@@ -78,7 +78,7 @@ pub fn write_tree(directory: &Path, tree: &str, reach: Reach) -> Result<(), Stri
         let taken = snapshot::snapshot(repo.place(), &setting, &rules, None, &quarantine.store(), &control)?;
         let changes = quarantine.changes(taken.tree, tree)?;
         let git = repo.git();
-        let ground = Ground { root: repo.work_dir(), index: &taken.index, git: &git, file_mode: true };
+        let ground = Ground { root: repo.work_dir(), index: &taken.index, git: &git, file_mode: true, sparse: None };
         let plan = plan(&ground, &changes, &control)?;
         writer.stage(&ground, &plan, &git, None, &control)?;
         writer.apply(&plan, &taken.index, Along::default(), &control)?;

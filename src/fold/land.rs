@@ -12,7 +12,7 @@ use crate::git::settings::plain_content;
 use crate::git::tree::{Change, Objects};
 use crate::git::{GitError, Oid};
 use crate::records::{self, BaseEntry};
-use crate::snapshot::{Snapshot, attributes_above};
+use crate::snapshot::{Snapshot, SparseRules, attributes_above};
 use crate::write::WriteError;
 use crate::write::plan::{self, Plan};
 use crate::write::recover::Aftermath;
@@ -24,24 +24,38 @@ pub(crate) struct Ground<'a> {
     snapshot: &'a Snapshot,
     git: Git,
     file_mode: bool,
+    sparse: Option<SparseRules>,
 }
 
 impl<'a> Ground<'a> {
     pub(crate) fn new(repo: &'a Repo, snapshot: &'a Snapshot) -> Result<Self, GitError> {
-        Ok(Self { repo, snapshot, git: repo.git(), file_mode: repo.config_bool("core.fileMode", true)? })
+        let file_mode = repo.config_bool("core.fileMode", true)?;
+        Ok(Self { repo, snapshot, git: repo.git(), file_mode, sparse: None })
     }
 
-    fn view(&self) -> plan::Ground<'_> {
-        plan::Ground {
-            root: self.repo.work_dir(),
-            index: &self.snapshot.index,
-            git: &self.git,
-            file_mode: self.file_mode,
+    /// New files that a sparse checkout does not have stay away from the disk.
+    pub(super) fn sparse(mut self) -> Result<Self, GitError> {
+        if self.repo.config_bool("core.sparseCheckout", false)? {
+            let file = self.repo.git_dir().join("info/sparse-checkout");
+            let casefold = self.repo.config_bool("core.ignoreCase", false)?;
+            self.sparse = match std::fs::read(&file) {
+                Ok(text) => Some(SparseRules::parse(&text, casefold)),
+                // Without the file all of it is checked out.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) => return Err(GitError::io("cannot read", &file)(error)),
+            };
         }
+        Ok(self)
+    }
+
+    fn view<'v>(&'v self, sparse: Option<&'v dyn Fn(&[u8]) -> bool>) -> plan::Ground<'v> {
+        let (root, index) = (self.repo.work_dir(), &*self.snapshot.index);
+        plan::Ground { root, index, git: &self.git, file_mode: self.file_mode, sparse }
     }
 
     pub(crate) fn plan(&self, changes: &[Change], control: &Control) -> Result<Plan, WriteError> {
-        plan::plan(&self.view(), changes, control)
+        let sparse = self.sparse.as_ref().map(|rules| |path: &[u8]| rules.has(path));
+        plan::plan(&self.view(sparse.as_ref().map(|has| has as &dyn Fn(&[u8]) -> bool)), changes, control)
     }
 
     /// Makes the new files of a plan, out of sight.
@@ -54,7 +68,7 @@ impl<'a> Ground<'a> {
     ) -> Result<(), WriteError> {
         let git = quarantine.enter(self.git.clone())?;
         let unconverted = self.is_plain(plan)?.then_some(quarantine as &dyn Objects);
-        writer.stage(&self.view(), plan, &git, unconverted, control)
+        writer.stage(&self.view(None), plan, &git, unconverted, control)
     }
 
     /// Whether nothing converts the content of the files that come: no setting, and no attributes file

@@ -193,7 +193,7 @@ fn run(
     notes.options_changed = changes.iter().any(|c| c.path == OPTIONS_FILE.as_bytes());
     let files: Vec<PathBuf> = changes.iter().map(|change| to_path(&change.path)).collect();
     let pointers = pointers::plan(&repo, &child, head.id, child_head.id, &changes)?;
-    let ground = land::Ground::new(&repo, &ours)?;
+    let ground = land::Ground::new(&repo, &ours)?.sparse()?;
     let plan = ground.plan(&changes, control)?;
     let graph = history::Graph {
         repo: &repo,

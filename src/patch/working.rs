@@ -150,7 +150,7 @@ impl Checkout<'_> {
 
     fn ground<'g>(&'g self, index: &'g IndexFile, git: &'g crate::git::program::Git) -> Result<Ground<'g>, GitError> {
         let file_mode = self.repo.config_bool("core.fileMode", true)?;
-        Ok(Ground { root: self.repo.work_dir(), index, git, file_mode })
+        Ok(Ground { root: self.repo.work_dir(), index, git, file_mode, sparse: None })
     }
 
     fn swap(&self, plan: &Plan, index: &IndexFile, as_is: Option<&dyn Objects>) -> Result<Landed, PatchError> {

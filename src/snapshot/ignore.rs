@@ -131,6 +131,28 @@ impl PathRules {
     }
 }
 
+/// What `info/sparse-checkout` has on the disk.
+#[derive(Debug)]
+pub(crate) struct SparseRules {
+    patterns: Patterns,
+    casefold: bool,
+}
+
+impl SparseRules {
+    /// Parses the text of the file; the patterns of cones mean the same when they are read one by one.
+    pub(crate) fn parse(text: &[u8], casefold: bool) -> Self {
+        Self { patterns: Patterns::parse(b"", text), casefold }
+    }
+
+    /// Whether the checkout has the file `path`: the last rule about it decides, else one about the nearest
+    /// directory above it.
+    pub(crate) fn has(&self, path: &[u8]) -> bool {
+        let slashes = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
+        let mut levels = std::iter::once((path, false)).chain(slashes.map(|(at, _)| (&path[..at], true)));
+        levels.find_map(|(path, directory)| self.patterns.verdict(path, directory, self.casefold)).unwrap_or(false)
+    }
+}
+
 /// Without trailing spaces that no backslash protects.
 fn trimmed(line: &[u8]) -> &[u8] {
     let mut spaces_from = None;

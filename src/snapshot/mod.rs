@@ -39,7 +39,7 @@ use crate::options::Excludes;
 
 pub(crate) use attributes::attributes_above;
 use ignore::Ignore;
-pub(crate) use ignore::PathRules;
+pub(crate) use ignore::{PathRules, SparseRules};
 use scan::{Ground, Scanned};
 use store::Stored;
 

@@ -46,7 +46,7 @@ pub(super) fn after(
             id: item.id,
             stat,
             assume_valid: old.is_some_and(Entry::assume_valid),
-            skip_worktree: old.is_some_and(Entry::skip_worktree),
+            skip_worktree: old.is_some_and(Entry::skip_worktree) || plan.absent.contains(path),
             intent_to_add: false,
         });
     }

@@ -45,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     /// Every path that changes, with what it is afterwards.
     pub(crate) index: BTreeMap<Vec<u8>, Option<Item>>,
+    /// New paths that a sparse checkout keeps away from the disk.
+    pub(crate) absent: BTreeSet<Vec<u8>>,
 }
 
 /// What the plan is made from.
@@ -56,6 +58,9 @@ pub(crate) struct Ground<'a> {
     pub(crate) git: &'a Git,
     /// Whether the file system keeps the executable bit.
     pub(crate) file_mode: bool,
+    /// Whether a sparse checkout has a new path on the disk. Only where the index goes with the files: what is
+    /// in neither would be lost.
+    pub(crate) sparse: Option<&'a dyn Fn(&[u8]) -> bool>,
 }
 
 /// What stands at a path.
@@ -90,6 +95,17 @@ pub(crate) fn plan(ground: &Ground<'_>, changes: &[Change], control: &Control) -
             continue;
         }
         let found = look(ground.root, path).map_err(GitError::io("cannot read", &ground.root.join(as_path(path))))?;
+        if change.old.is_none() && ground.sparse.is_some_and(|has| !has(path)) {
+            let room = match &found {
+                Found::Nothing => true,
+                Found::Blocked(by) => deleted.contains(by.as_slice()),
+                _ => false,
+            };
+            if room {
+                plan.absent.insert(path.to_vec());
+                continue;
+            }
+        }
         match (change.old, change.new) {
             (Some(old), new) => {
                 let entry = ground.index.find(path);

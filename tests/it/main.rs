@@ -19,6 +19,7 @@ mod combine_table;
 mod crash_soak;
 mod crash_table;
 mod filesystems;
+mod fold_checkouts;
 mod fold_foreign;
 mod fold_history;
 mod fold_random;
