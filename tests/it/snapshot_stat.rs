@@ -21,7 +21,7 @@ const CASES: &[Case] = &[
     ("another inode", There, "w a 1; git add a; old; lie 1 2; field 32"),
     ("another owner", There, "w a 1; git add a; old; lie 1 2; field 40"),
     ("another group", There, "w a 1; git add a; old; lie 1 2; field 44"),
-    ("another size", Here, "w a 1; git add a; old; lie 1 2; field 48"),
+    ("another size", Here, "w a 11; git add a; old; lie 11 22; field 48"),
     // Racy entries: the index was written in the second of the file, or before.
     ("the index is of the second of the file", There, "w a 1; git add a; old; lie 1 2; touch -d '2020-01-01 00:00:01' .git/index"),
     ("the index is half a second younger than the file", There, "w a 1; git add a; old; lie 1 2; touch -d '2020-01-01 00:00:01.5' .git/index"),
