@@ -14,7 +14,7 @@ use crate::git::{GitError, Oid};
 use crate::records::{self, BaseEntry};
 use crate::snapshot::{Snapshot, SparseRules, attributes_above};
 use crate::write::WriteError;
-use crate::write::plan::{self, Plan};
+use crate::write::plan::{self, HasFile, Plan};
 use crate::write::recover::Aftermath;
 use crate::write::writer::{Along, Moving, Writer};
 
@@ -48,14 +48,14 @@ impl<'a> Ground<'a> {
         Ok(self)
     }
 
-    fn view<'v>(&'v self, sparse: Option<&'v dyn Fn(&[u8]) -> bool>) -> plan::Ground<'v> {
+    fn view<'v>(&'v self, sparse: Option<&'v HasFile<'v>>) -> plan::Ground<'v> {
         let (root, index) = (self.repo.work_dir(), &*self.snapshot.index);
         plan::Ground { root, index, git: &self.git, file_mode: self.file_mode, sparse }
     }
 
     pub(crate) fn plan(&self, changes: &[Change], control: &Control) -> Result<Plan, WriteError> {
         let sparse = self.sparse.as_ref().map(|rules| |path: &[u8]| rules.has(path));
-        plan::plan(&self.view(sparse.as_ref().map(|has| has as &dyn Fn(&[u8]) -> bool)), changes, control)
+        plan::plan(&self.view(sparse.as_ref().map(|has| has as &HasFile<'_>)), changes, control)
     }
 
     /// Makes the new files of a plan, out of sight.

@@ -49,6 +49,9 @@ pub(crate) struct Plan {
     pub(crate) absent: BTreeSet<Vec<u8>>,
 }
 
+/// Whether a sparse checkout has a path.
+pub(crate) type HasFile<'a> = dyn Fn(&[u8]) -> bool + 'a;
+
 /// What the plan is made from.
 pub(crate) struct Ground<'a> {
     pub(crate) root: &'a Path,
@@ -60,7 +63,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) file_mode: bool,
     /// Whether a sparse checkout has a new path on the disk. Only where the index goes with the files: what is
     /// in neither would be lost.
-    pub(crate) sparse: Option<&'a dyn Fn(&[u8]) -> bool>,
+    pub(crate) sparse: Option<&'a HasFile<'a>>,
 }
 
 /// What stands at a path.
