@@ -138,7 +138,12 @@ pub(crate) fn isolated(repo: &Path, child: &Path) -> Result<bool, String> {
     let less: Vec<&str> = less.iter().map(String::as_str).chain([".isofold/new"]).collect();
     let notes = child.join(".isofold").is_file().then_some(".isofold");
     let less: Vec<&str> = less.into_iter().chain(notes).collect();
-    let taken = compare(child, &less).map_err(|why| format!("in the Child: {why}"))?;
+    let taken = match compare(child, &less) {
+        Ok(taken) => taken,
+        // Neither takes the Child as it stands, say with a repository where git was told not to look.
+        Err(why) if why.starts_with("refused: ") => return Ok(false),
+        Err(why) => return Err(format!("in the Child: {why}")),
+    };
     let format = "--format=%(tree)";
     let base = git(child, &["for-each-ref", format, "refs/isofold/base"]).output().expect("git runs");
     let base = String::from_utf8_lossy(&base.stdout).trim_end().to_owned();
