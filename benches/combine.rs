@@ -3,7 +3,7 @@
 //! One merge in trees of 20,000 and of 100,000 files, against `git merge-tree --write-tree` on the same
 //! commits: 100 files changed on each side, apart from each other; then with files that both changed, with
 //! renames, and with a base of two merges. Both work in the same repository, packed, in the temporary
-//! directory, and both write what the merge makes: git's objects are taken away before its next round, ours
+//! directory, and both write what the merge makes: git's objects are taken away before each round, ours
 //! are in a quarantine. Ours opens the repository each time, as git does; `combining` is what is left of it in a
 //! fold, which has the repository open.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
@@ -47,7 +47,7 @@ fn main() {
             let mut contestants = [
                 Contestant {
                     name: first.engine,
-                    prepare: Box::new(|| {}),
+                    prepare: Box::new(|| forget(&repo)),
                     work: Box::new(|| drop(by_us(&repo, &ours, &theirs))),
                     clean: Box::new(|| {}),
                 },
@@ -63,6 +63,7 @@ fn main() {
                 },
             ];
             contest(&format!("{kind} {count} ({})", first.engine), arguments.rounds, &mut contestants, &mut report);
+            forget(&repo);
             let rounds = arguments.rounds.max(5);
             let whole = median((0..rounds).map(|_| time(|| drop(by_us(&repo, &ours, &theirs))).wall * 1e3));
             let inner = median((0..rounds).map(|_| by_us(&repo, &ours, &theirs).combining.as_secs_f64() * 1e3));

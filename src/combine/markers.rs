@@ -4,7 +4,6 @@
 use super::program::merge_tree_marked;
 use super::{Bases, Conflict, Side};
 use crate::control::Control;
-use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
 use crate::git::tree::{Item, MODE_GITLINK, MODE_TREE, Objects};
@@ -33,21 +32,14 @@ pub(crate) fn with_markers(
     labels: &Labels<'_>,
     control: &Control,
 ) -> Result<Marked, GitError> {
-    let who = Identity::of_isofold()?;
-    let commit = |side: Side, name: &str| {
-        let mut parents: Vec<Oid> = side.head.into_iter().collect();
-        parents.extend(bases.entry.filter(|base| side.head != Some(*base)));
-        // Different messages: sides that are alike are two commits all the same.
-        quarantine.commit(side.tree, &parents, name, &who.author, &who.committer)
-    };
-    let (one, two) = (commit(ours, "ours")?, commit(theirs, "theirs")?);
-    let merged = merge_tree_marked(repo, &quarantine.enter(repo.git())?, one, two, control);
-    quarantine.discard(&[one, two])?;
+    let commits = super::commits(quarantine, bases, [ours, theirs])?;
+    let merged = merge_tree_marked(repo, &quarantine.enter(repo.git())?, commits, control);
+    quarantine.discard(&commits)?;
     let Some((tree, mut conflicts)) = merged? else {
         return Err(GitError::Format { what: "a merge with markers: git 2.38 or newer is needed on PATH".to_owned() });
     };
     super::report::who_did_what(quarantine, bases.any, ours.tree, theirs.tree, &mut conflicts, control)?;
-    let names = [(one.to_string(), labels.ours), (two.to_string(), labels.theirs)];
+    let names = [(commits[0].to_string(), labels.ours), (commits[1].to_string(), labels.theirs)];
     let tree = relabelled(quarantine, ours.tree, tree, &names)?;
     Ok(Marked { tree, conflicts })
 }

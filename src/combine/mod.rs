@@ -154,18 +154,18 @@ fn merged(
     if engine == MergeEngine::Builtin {
         return builtin();
     }
-    let who = Identity::of_isofold()?;
-    let commit = |side: Side| {
-        let mut parents: Vec<Oid> = side.head.into_iter().collect();
-        parents.extend(bases.entry.filter(|base| side.head != Some(*base)));
-        quarantine.commit(side.tree, &parents, "side of a merge", &who.author, &who.committer)
-    };
-    let (one, two) = (commit(ours)?, commit(theirs)?);
-    let combined = program::merge_tree(repo, &quarantine.enter(repo.git())?, one, two, control);
-    quarantine.discard(&[one, two])?;
+    let commits = commits(quarantine, bases, [ours, theirs])?;
+    let git = quarantine.enter(repo.git())?;
+    let store = quarantine.store();
+    // git is busy on another processor meanwhile.
+    let (combined, known) = std::thread::scope(|scope| {
+        let known = scope.spawn(|| store.known(bases.any, [ours.tree, theirs.tree], control));
+        (program::merge_tree(repo, &git, commits, control), known.join().expect("a reader does not panic"))
+    });
+    quarantine.discard(&commits)?;
     match combined {
         Ok(Some(Combined::Clean { tree, engine })) => {
-            quarantine.hold(tree, &[ours.tree, theirs.tree])?;
+            quarantine.hold(tree, known?, control)?;
             Ok(Combined::Clean { tree, engine })
         }
         Ok(Some(combined)) => Ok(combined),
@@ -178,4 +178,16 @@ fn merged(
         Ok(None) => Err(GitError::Format { what: "a merge: git 2.38 or newer is needed on PATH".to_owned() }),
         Err(error) => Err(error),
     }
+}
+
+/// The sides as commits whose merge bases are those of the merge.
+fn commits(quarantine: &Quarantine, bases: &Bases, sides: [Side; 2]) -> Result<[Oid; 2], GitError> {
+    let who = Identity::of_isofold()?;
+    let commit = |side: Side, message: &str| {
+        let mut parents: Vec<Oid> = side.head.into_iter().collect();
+        parents.extend(bases.entry.filter(|base| side.head != Some(*base)));
+        quarantine.commit(side.tree, &parents, message, &who.author, &who.committer)
+    };
+    // Different messages: sides that are alike are two commits all the same.
+    Ok([commit(sides[0], "ours")?, commit(sides[1], "theirs")?])
 }

@@ -25,25 +25,28 @@ const SETTINGS: [(&[&str], &str); 6] = [
     (&["diff.algorithm"], "histogram"),
 ];
 
+/// How loose objects are written, in a quarantine that nobody else writes to: they are read at once and
+/// then packed, so nothing is to be had from deflating them.
+const WRITING: [&str; 4] = ["-c", "core.looseCompression=0", "-c", "core.createObject=rename"];
+
 /// The settings that a merge in `repo` runs with, as options of git.
 fn pinned(repo: &Repo) -> Result<Vec<String>, GitError> {
-    let mut options = Vec::new();
-    for (keys, default) in SETTINGS {
-        let own = repo.own_setting(keys)?.unwrap_or_else(|| default.to_owned());
-        options.extend(keys.iter().flat_map(|key| ["-c".to_owned(), format!("{key}={own}")]));
-    }
-    Ok(options)
+    let own = repo.own_settings(&SETTINGS.map(|(keys, _)| keys))?;
+    let all = SETTINGS.iter().zip(own).flat_map(|((keys, default), own)| {
+        let value = own.unwrap_or_else(|| (*default).to_owned());
+        keys.iter().flat_map(move |key| ["-c".to_owned(), format!("{key}={value}")])
+    });
+    Ok(all.chain(WRITING.map(str::to_owned)).collect())
 }
 
 /// The merge; `None` from a git that has no `merge-tree --write-tree`.
 pub(super) fn merge_tree(
     repo: &Repo,
     git: &Git,
-    ours: Oid,
-    theirs: Oid,
+    commits: [Oid; 2],
     control: &Control,
 ) -> Result<Option<Combined>, GitError> {
-    let merged = merge_tree_marked(repo, git, ours, theirs, control)?;
+    let merged = merge_tree_marked(repo, git, commits, control)?;
     Ok(merged.map(|(tree, conflicts)| {
         if conflicts.is_empty() {
             Combined::Clean { tree, engine: ENGINE }
@@ -58,11 +61,10 @@ pub(super) fn merge_tree(
 pub(super) fn merge_tree_marked(
     repo: &Repo,
     git: &Git,
-    ours: Oid,
-    theirs: Oid,
+    commits: [Oid; 2],
     control: &Control,
 ) -> Result<Option<(Oid, Vec<Conflict>)>, GitError> {
-    let (ours, theirs) = (ours.to_string(), theirs.to_string());
+    let [ours, theirs] = commits.map(|id| id.to_string());
     let question = ["merge-tree", "--write-tree", "-z", "--messages", &ours, &theirs];
     let settings = pinned(repo)?;
     let finished = git.run(settings.iter().map(String::as_str).chain(question), None, control)?;

@@ -1,12 +1,13 @@
 //! The trivial merge: three trees, descended only where their ids differ. It stands where git's own
 //! merge can come to nothing else, and costs what changed.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::control::Control;
-use crate::git::blobs::BlobStore;
+use crate::git::blobs::tree_of_items;
 use crate::git::quarantine::Quarantine;
-use crate::git::tree::{Change, Item, MODE_TREE, Objects, Trees, empty_tree};
+use crate::git::tree::{Change, Item, MODE_TREE, Objects, Trees, empty_tree, hash_tree};
 use crate::git::{GitError, Oid};
 
 /// The merge of two trees with one base, where each entry is changed on one side only, or by both to the
@@ -28,15 +29,18 @@ pub(super) fn merge(
     if ours == base {
         return Ok(Some(theirs));
     }
-    let (trees, store) = (quarantine.trees()?, quarantine.store().open());
-    let level = Level { trees: &trees, store: &store, control };
+    let level = Level { trees: &quarantine.trees()?, made: RefCell::default(), control };
     let empty = empty_tree()?;
     let some = |id: Oid| Some(id).filter(|id| *id != empty);
-    match level.merge(some(base), some(ours), some(theirs))? {
-        Merged::Tree(tree) => Ok(Some(tree)),
-        Merged::Nothing => store.write_tree(Vec::new()).map(Some),
-        Merged::Unknown => Ok(None),
-    }
+    let tree = match level.merge(some(base), some(ours), some(theirs))? {
+        Merged::Tree(tree) => tree,
+        Merged::Nothing => level.make(Vec::new())?,
+        Merged::Unknown => return Ok(None),
+    };
+    // Only now: where git has to look, none of them is wanted.
+    let store = quarantine.store().open();
+    level.made.borrow().iter().try_for_each(|content| store.write_made_tree(content).map(drop))?;
+    Ok(Some(tree))
 }
 
 /// What three directories come to.
@@ -50,7 +54,8 @@ enum Merged {
 
 struct Level<'a> {
     trees: &'a Trees<'a>,
-    store: &'a BlobStore,
+    /// The trees that make up the result.
+    made: RefCell<Vec<Vec<u8>>>,
     control: &'a Control,
 }
 
@@ -87,7 +92,14 @@ impl Level<'_> {
                 return Ok(Merged::Unknown);
             }
         }
-        if merged.is_empty() { Ok(Merged::Nothing) } else { self.store.write_tree(merged).map(Merged::Tree) }
+        if merged.is_empty() { Ok(Merged::Nothing) } else { self.make(merged).map(Merged::Tree) }
+    }
+
+    fn make(&self, items: Vec<(&[u8], Item)>) -> Result<Oid, GitError> {
+        let content = tree_of_items(items);
+        let id = hash_tree(&content)?;
+        self.made.borrow_mut().push(content);
+        Ok(id)
     }
 }
 

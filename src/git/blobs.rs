@@ -176,19 +176,29 @@ impl BlobStore {
     }
 
     /// Writes a tree of these entries, in whatever order.
-    pub(crate) fn write_tree(&self, mut items: Vec<(&[u8], Item)>) -> Result<Oid, GitError> {
-        // Directories are sorted as if their names ended in a slash.
-        let end = |item: &Item| if item.mode == MODE_TREE { &b"/"[..] } else { b"" };
-        items.sort_by(|(a, one), (b, two)| a.iter().chain(end(one)).cmp(b.iter().chain(end(two))));
-        let mut content = Vec::with_capacity(items.len() * 48);
-        for (name, item) in items {
-            content.extend_from_slice(format!("{:o} ", item.mode).as_bytes());
-            content.extend_from_slice(name);
-            content.push(0);
-            content.extend_from_slice(item.id.as_bytes());
-        }
-        self.add(Kind::Tree, &content)
+    pub(crate) fn write_tree(&self, items: Vec<(&[u8], Item)>) -> Result<Oid, GitError> {
+        self.add(Kind::Tree, &tree_of_items(items))
     }
+
+    /// Writes a tree that [`tree_of_items`] made.
+    pub(crate) fn write_made_tree(&self, content: &[u8]) -> Result<Oid, GitError> {
+        self.add(Kind::Tree, content)
+    }
+}
+
+/// The content of a tree of these entries, in whatever order.
+pub(crate) fn tree_of_items(mut items: Vec<(&[u8], Item)>) -> Vec<u8> {
+    // Directories are sorted as if their names ended in a slash.
+    let end = |item: &Item| if item.mode == MODE_TREE { &b"/"[..] } else { b"" };
+    items.sort_by(|(a, one), (b, two)| a.iter().chain(end(one)).cmp(b.iter().chain(end(two))));
+    let mut content = Vec::with_capacity(items.len() * 48);
+    for (name, item) in items {
+        content.extend_from_slice(format!("{:o} ", item.mode).as_bytes());
+        content.extend_from_slice(name);
+        content.push(0);
+        content.extend_from_slice(item.id.as_bytes());
+    }
+    content
 }
 
 /// How trees are made from an index.

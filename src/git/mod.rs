@@ -4,6 +4,7 @@
 pub(crate) mod blobs;
 pub(crate) mod cache_tree;
 mod config;
+mod hold;
 pub(crate) mod identity;
 pub(crate) mod index_file;
 pub(crate) mod local;

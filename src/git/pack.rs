@@ -261,8 +261,7 @@ impl Pack {
         file: &Path,
         control: &Control,
     ) -> Result<(), GitError> {
-        let opened = File::open(file).map_err(GitError::io("cannot read", file))?;
-        let (kind, size, mut content) = loose(opened, file)?;
+        let (kind, size, mut content) = loose(file)?.ok_or_else(|| damaged(file))?;
         let mut read = |piece: &mut [u8]| content.read(piece).map_err(GitError::io("cannot read", file));
         let added = self.add_stream(packer, kind, size, &mut read, control)?;
         if added == Some(id) { Ok(()) } else { Err(damaged(file)) }
@@ -310,8 +309,12 @@ fn damaged(file: &Path) -> GitError {
     GitError::Format { what: format!("the damaged object {}", super::show(file)) }
 }
 
-/// The kind, size and content of a loose object.
-fn loose(opened: File, file: &Path) -> Result<(Kind, u64, impl Read + use<>), GitError> {
+/// The kind, size and content of a loose object; `None` if there is none.
+fn loose(file: &Path) -> Result<Option<(Kind, u64, impl Read + use<>)>, GitError> {
+    let opened = match File::open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(GitError::io("cannot read", file))?,
+    };
     let mut content = flate2::bufread::ZlibDecoder::new(io::BufReader::with_capacity(BUFFER, opened));
     let mut header = Vec::new();
     loop {
@@ -328,16 +331,20 @@ fn loose(opened: File, file: &Path) -> Result<(Kind, u64, impl Read + use<>), Gi
     let words = header.iter().position(|b| *b == b' ').map(|space| (&header[..space], &header[space + 1..]));
     let size = |size| std::str::from_utf8(size).ok()?.parse().ok();
     let found = words.and_then(|(kind, length)| Some((Kind::of(kind)?, size(length)?)));
-    found.map(|(kind, size)| (kind, size, content)).ok_or_else(|| damaged(file))
+    found.map(|(kind, size)| Some((kind, size, content))).ok_or_else(|| damaged(file))
+}
+
+/// The content of the loose object in `file`; `None` if there is none.
+pub(super) fn read_loose(file: &Path) -> Result<Option<Vec<u8>>, GitError> {
+    let Some((_, size, mut content)) = loose(file)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    content.read_to_end(&mut bytes).map_err(GitError::io("cannot read", file))?;
+    if bytes.len() as u64 == size { Ok(Some(bytes)) } else { Err(damaged(file)) }
 }
 
 /// Writes the content of the loose object in `file` to `out`; `false` if there is none.
 pub(crate) fn copy_loose(file: &Path, out: &mut dyn Write, path: &Path, control: &Control) -> Result<bool, GitError> {
-    let opened = match File::open(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        opened => opened.map_err(GitError::io("cannot read", file))?,
-    };
-    let (_, size, mut content) = loose(opened, file)?;
+    let Some((_, size, mut content)) = loose(file)? else { return Ok(false) };
     let copied = copy(&mut content, file, out, path, control)?;
     if copied == size { Ok(true) } else { Err(damaged(file)) }
 }

@@ -66,7 +66,12 @@ impl Store {
 
     /// Whether git wrote this object here.
     pub(crate) fn has_loose(&self, id: Oid) -> bool {
-        loose(&self.root.join("objects"), id).exists()
+        self.loose(id).exists()
+    }
+
+    /// Where git writes this object here.
+    pub(super) fn loose(&self, id: Oid) -> PathBuf {
+        loose(&self.root.join("objects"), id)
     }
 }
 
@@ -125,9 +130,11 @@ impl Quarantine {
         author: &Signature<'_>,
         committer: &Signature<'_>,
     ) -> Result<Oid, GitError> {
-        let tree = self.repository()?.find_tree(tree).act(|| "cannot write a commit".to_owned())?;
+        let act = || "cannot write a commit".to_owned();
+        // The tree has to be there.
+        self.repository()?.odb().and_then(|odb| odb.read_header(tree)).act(act)?;
         // Parents may be commits that a shallow repository does not have in full: only ids count.
-        let mut text = format!("tree {}\n", tree.id()).into_bytes();
+        let mut text = format!("tree {tree}\n").into_bytes();
         for parent in parents {
             text.extend_from_slice(format!("parent {parent}\n").as_bytes());
         }
@@ -176,40 +183,6 @@ impl Quarantine {
         Ok(self.pack.copy_out(id, out, path, control)?
             || copy_loose(&loose(&self.root.join("objects"), id), out, path, control)?
             || copy_loose(&loose(&self.real, id), out, path, control)?)
-    }
-
-    /// Brings along what a tree holds beyond the trees `known`, which something names: git does not
-    /// write what it finds in the repository, and a gc may be about to drop that.
-    pub(crate) fn hold(&self, tree: Oid, known: &[Oid]) -> Result<(), GitError> {
-        let (store, blobs) = (self.store(), self.store().open());
-        self.hold_below(Some(tree), &known.iter().copied().map(Some).collect::<Vec<_>>(), &store, &blobs)
-    }
-
-    fn hold_below(
-        &self,
-        tree: Option<Oid>,
-        known: &[Option<Oid>],
-        store: &Store,
-        blobs: &BlobStore,
-    ) -> Result<(), GitError> {
-        let Some(id) = tree.filter(|_| !known.contains(&tree)) else { return Ok(()) };
-        let read = |id: Oid| self.repository()?.find_tree(id).act(|| format!("cannot read tree {id}"));
-        let others: Vec<_> = known.iter().flatten().filter_map(|id| read(*id).ok()).collect();
-        let tree = read(id)?;
-        blobs.hold(id, |id| store.has_loose(id))?;
-        for entry in &tree {
-            let same: Vec<Option<Oid>> =
-                others.iter().map(|other| other.get_name_bytes(entry.name_bytes()).map(|known| known.id())).collect();
-            if same.contains(&Some(entry.id())) {
-                continue;
-            }
-            match entry.kind() {
-                Some(git2::ObjectType::Tree) => self.hold_below(Some(entry.id()), &same, store, blobs)?,
-                Some(git2::ObjectType::Blob) => blobs.hold(entry.id(), |id| store.has_loose(id))?,
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// Takes commits back out that only served a question to git.

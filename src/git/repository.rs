@@ -272,21 +272,28 @@ impl Repo {
         }
     }
 
-    /// The first of these settings that the repository's own configuration has, or the work tree's.
-    pub(crate) fn own_setting(&self, keys: &[&str]) -> Result<Option<String>, GitError> {
+    /// For each list of settings the first that the work tree's own configuration has, or the
+    /// repository's.
+    pub(crate) fn own_settings(&self, lists: &[&[&str]]) -> Result<Vec<Option<String>>, GitError> {
         let act = || "cannot read the repository's configuration".to_owned();
         let config = self.library.config().act(act)?;
-        for key in keys {
-            for level in [ConfigLevel::Worktree, ConfigLevel::Local] {
-                let found = config.open_level(level).and_then(|own| own.get_string(key));
-                match found {
-                    Err(error) if error.code() == ErrorCode::NotFound => {}
-                    Err(error) => return Err(error).act(act),
-                    Ok(value) => return Ok(Some(value)),
-                }
+        let mut levels = Vec::new();
+        for level in [ConfigLevel::Worktree, ConfigLevel::Local] {
+            match config.open_level(level).and_then(|mut own| own.snapshot()) {
+                Err(error) if error.code() == ErrorCode::NotFound => {}
+                level => levels.push(level.act(act)?),
             }
         }
-        Ok(None)
+        let first = |keys: &[&str]| {
+            for (key, level) in keys.iter().flat_map(|key| levels.iter().map(move |level| (*key, level))) {
+                match level.get_string(key) {
+                    Err(error) if error.code() == ErrorCode::NotFound => {}
+                    found => return found.act(act).map(Some),
+                }
+            }
+            Ok(None)
+        };
+        lists.iter().map(|keys| first(keys)).collect()
     }
 
     /// A boolean of the configuration, `default` where it is unset.

@@ -51,8 +51,7 @@ pub(crate) trait Objects {
 
     /// A reader of whole trees.
     fn trees(&self) -> Result<Trees<'_>, GitError> {
-        let odb = self.store()?.odb().act(|| "cannot open the object store".to_owned())?;
-        Ok(Trees { odb })
+        Trees::of(self.store()?)
     }
 
     /// The content of a blob.
@@ -111,6 +110,11 @@ pub(crate) fn hash_blob(content: &[u8]) -> Result<Oid, GitError> {
     name_of(Kind::Blob, content)
 }
 
+/// The id that content has as a tree.
+pub(crate) fn hash_tree(content: &[u8]) -> Result<Oid, GitError> {
+    name_of(Kind::Tree, content)
+}
+
 /// The id that a file would have as a blob as it is. One that changes meanwhile has the id of nothing.
 pub(crate) fn hash_file(path: &Path) -> Result<Oid, GitError> {
     File::open(path).and_then(hash_open).map_err(GitError::io("cannot read", path))
@@ -130,7 +134,7 @@ pub(crate) fn hash_open(mut file: File) -> io::Result<Oid> {
 
 /// The id of a tree without entries.
 pub(crate) fn empty_tree() -> Result<Oid, GitError> {
-    name_of(Kind::Tree, b"")
+    hash_tree(b"")
 }
 
 /// Reads trees as they are stored.
@@ -138,7 +142,12 @@ pub(crate) struct Trees<'a> {
     odb: Odb<'a>,
 }
 
-impl Trees<'_> {
+impl<'a> Trees<'a> {
+    pub(super) fn of(repository: &'a Repository) -> Result<Self, GitError> {
+        let odb = repository.odb().act(|| "cannot open the object store".to_owned())?;
+        Ok(Self { odb })
+    }
+
     /// The tree `id`; `None` stands for one without entries.
     pub(crate) fn read(&self, id: Option<Oid>) -> Result<Listing<'_>, GitError> {
         let Some(id) = id else { return Ok(Listing { stored: None }) };
@@ -147,31 +156,47 @@ impl Trees<'_> {
         if object.kind() != ObjectType::Tree {
             return Err(GitError::Format { what: format!("the object {id}, which should be a tree") });
         }
-        Ok(Listing { stored: Some((id, object)) })
+        Ok(Listing { stored: Some((id, Bytes::InStore(object))) })
     }
+}
+
+/// An object that a tree names; the commit of a submodule is in another repository.
+pub(super) struct Named<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) id: Oid,
+    pub(super) is_tree: bool,
 }
 
 /// Names and what they stand for.
 pub(crate) type Items<'a> = Vec<(&'a [u8], Item)>;
 
+/// Mode, name and id of an entry as it is stored.
+type Stored<'a> = (&'a [u8], &'a [u8], Oid);
+
 /// One tree as it is stored.
 pub(crate) struct Listing<'a> {
-    stored: Option<(Oid, OdbObject<'a>)>,
+    stored: Option<(Oid, Bytes<'a>)>,
+}
+
+enum Bytes<'a> {
+    InStore(OdbObject<'a>),
+    Read(Vec<u8>),
+}
+
+impl Listing<'static> {
+    /// A tree that was read elsewhere.
+    pub(super) fn read(id: Oid, content: Vec<u8>) -> Self {
+        Self { stored: Some((id, Bytes::Read(content))) }
+    }
 }
 
 impl Listing<'_> {
     /// Names and what they stand for, in order of bytes; `None` for a tree that git would not write
     /// like this (old repositories hold some with other modes).
     pub(crate) fn items(&self) -> Result<Option<Items<'_>>, GitError> {
-        let Some((id, object)) = &self.stored else { return Ok(Some(Vec::new())) };
-        let damaged = || GitError::Format { what: format!("the tree {id}") };
-        let mut rest = object.data();
-        let mut items = Vec::with_capacity(rest.len() / 32);
-        while !rest.is_empty() {
-            let space = rest.iter().position(|b| *b == b' ').ok_or_else(damaged)?;
-            let (mode, after) = (&rest[..space], &rest[space + 1..]);
-            let end = after.iter().position(|b| *b == 0).ok_or_else(damaged)?;
-            let hash = after.get(end + 1..end + 1 + HASH).ok_or_else(damaged)?;
+        let entries = self.entries()?;
+        let mut items = Vec::with_capacity(entries.len());
+        for (mode, name, id) in entries {
             let mode = match mode {
                 b"40000" => MODE_TREE,
                 b"100644" => MODE_FILE,
@@ -180,12 +205,43 @@ impl Listing<'_> {
                 b"160000" => MODE_GITLINK,
                 _ => return Ok(None),
             };
-            items.push((&after[..end], Item { mode, id: Oid::from_bytes(hash).map_err(|_| damaged())? }));
-            rest = &after[end + 1 + HASH..];
+            items.push((name, Item { mode, id }));
         }
         items.sort_unstable_by_key(|(name, _)| *name);
         let twice = items.windows(2).any(|pair| pair[0].0 == pair[1].0);
         Ok(Some(items).filter(|_| !twice))
+    }
+
+    /// The objects that are named here.
+    pub(super) fn named(&self) -> Result<Vec<Named<'_>>, GitError> {
+        let here = self.entries()?.into_iter().filter(|(mode, ..)| *mode != b"160000");
+        Ok(here.map(|(mode, name, id)| Named { name, id, is_tree: mode.ends_with(b"40000") }).collect())
+    }
+
+    /// The content of the tree.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match &self.stored {
+            None => &[],
+            Some((_, Bytes::InStore(object))) => object.data(),
+            Some((_, Bytes::Read(content))) => content,
+        }
+    }
+
+    /// Modes, names and ids as they are stored.
+    fn entries(&self) -> Result<Vec<Stored<'_>>, GitError> {
+        let Some((id, _)) = &self.stored else { return Ok(Vec::new()) };
+        let damaged = || GitError::Format { what: format!("the tree {id}") };
+        let mut rest = self.bytes();
+        let mut entries = Vec::with_capacity(rest.len() / 32);
+        while !rest.is_empty() {
+            let space = rest.iter().position(|b| *b == b' ').ok_or_else(damaged)?;
+            let (mode, after) = (&rest[..space], &rest[space + 1..]);
+            let end = after.iter().position(|b| *b == 0).ok_or_else(damaged)?;
+            let hash = after.get(end + 1..end + 1 + HASH).ok_or_else(damaged)?;
+            entries.push((mode, &after[..end], Oid::from_bytes(hash).map_err(|_| damaged())?));
+            rest = &after[end + 1 + HASH..];
+        }
+        Ok(entries)
     }
 }
 
