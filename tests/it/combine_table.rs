@@ -319,6 +319,11 @@ const HISTORIES: &[(&str, &[&str], &str)] = &[
         &["merge.renormalize=true"],
         "@O: put .gitattributes * text eol=crlf\n; new a\n@A O: ed a 3 X\n@B O: ed a 15 Y",
     ),
+    (
+        "few kinds of lines, a conflict by histogram alone",
+        &[],
+        "@O: put a c\ne\ne\na\nb\ne\nc\nd\n\n@A O: put a c\ne\ne\nc\nd\ne\na\nb\ne\nc\nd\nc\nd\n\n@B O: put a c\nd\ne\ne\ne\na\nb\ne\na\nb\ne\nc\nd\n",
+    ),
     ("diff3 markers", &["merge.conflictStyle=diff3"], "@O: new a\n@A O: ed a 3 X\n@B O: ed a 3 Y"),
     (
         "working-tree-encoding",

@@ -14,6 +14,7 @@ mod cli_saved;
 mod cli_update;
 mod combine_fuzz;
 mod combine_hold;
+mod combine_real;
 mod combine_report;
 mod combine_settings;
 mod combine_table;

@@ -20,7 +20,8 @@ fn first(places: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     places.into_iter().find(|place| place.is_dir())
 }
 
-fn registry() -> Option<PathBuf> {
+/// Sources of crates.
+pub(crate) fn registry() -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))?;
     let sources = fs::read_dir(home.join("registry/src")).ok()?;
