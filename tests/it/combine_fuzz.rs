@@ -289,13 +289,13 @@ fn few_kinds_of_lines_are_never_merged_wrongly() {
         commits.push(Commit { parents: Vec::new(), tree: file(&lines) });
         for _ in 0..2 {
             let mut side = lines.clone();
-            for _ in 0..1 + random.below(2) {
+            for _ in 0..=random.below(2) {
                 let at = random.below(side.len());
                 let until = (at + random.below(3)).min(side.len());
                 let from = random.below(lines.len());
                 let new = match random.below(3) {
                     0 => Vec::new(),
-                    1 => (0..1 + random.below(3)).map(|_| line(&mut random)).collect(),
+                    1 => (0..=random.below(3)).map(|_| line(&mut random)).collect(),
                     _ => lines[from..(from + 4).min(lines.len())].to_vec(),
                 };
                 side.splice(at..until, new);

@@ -185,7 +185,7 @@ fn deal(seed: u64, old: &Tree, new: &Tree, hunks: &BTreeMap<String, Vec<Hunk>>) 
         // From the end, so that the lines before keep their numbers.
         let whole = takes();
         for [(at, length), (from, count)] in hunks.iter().rev() {
-            let takes = if seed % 2 == 0 { whole } else { takes() };
+            let takes = if seed.is_multiple_of(2) { whole } else { takes() };
             for (text, taken) in texts.iter_mut().zip(takes) {
                 if taken {
                     text.splice(*at..at + length, after[*from..from + count].iter().copied());
