@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use git2::{Config, ConfigLevel};
+use git2::{Config, ConfigLevel, ErrorCode};
 
 use super::repository::Repo;
 use super::{Act, GitError};
@@ -68,7 +68,11 @@ impl Settings {
         let mut whole = true;
         for (file, level) in files {
             match file.as_deref().map(kind_of) {
-                Some(Kind::File) => config.add_file(&file.unwrap_or_default(), level, true).act(act)?,
+                Some(Kind::File) => match config.add_file(&file.unwrap_or_default(), level, true) {
+                    // It may not be read: git has its own rules for that.
+                    Err(error) if error.code() == ErrorCode::NotFound => whole = false,
+                    added => added.act(act)?,
+                },
                 Some(Kind::Empty) | None => {}
                 Some(Kind::Other) => whole = false,
             }
@@ -88,7 +92,9 @@ enum Kind {
 
 fn kind_of(file: &Path) -> Kind {
     match fs::metadata(file) {
-        _ if file == Path::new("/dev/null") => Kind::Empty,
+        _ if file == Path::new("/dev/null") || file.as_os_str().is_empty() => Kind::Empty,
+        // From where git looks is not from where we do.
+        _ if file.is_relative() => Kind::Other,
         Ok(meta) if meta.is_file() => Kind::File,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Kind::Empty,
         _ => Kind::Other,

@@ -96,3 +96,15 @@ fn conditions_are_left_to_git() {
     let files = [("other", condition), ("more", SHOWS)];
     under("conditions_are_left_to_git", &files, &[("GIT_CONFIG_GLOBAL", "@/other")], cases);
 }
+
+#[test]
+fn an_empty_name_is_no_file() {
+    let files = [(".gitconfig", SHOWS), ("other", SHOWS)];
+    under("an_empty_name_is_no_file", &files, &[("GIT_CONFIG_GLOBAL", "")], CASES);
+}
+
+#[test]
+fn a_relative_name_is_left_to_git() {
+    let cases: &[Case] = &[("line endings", Git, "w a '1\\r\\n'"), ("an ignore file", Git, "w a; w x")];
+    under("a_relative_name_is_left_to_git", &[], &[("GIT_CONFIG_GLOBAL", "no-such-file")], cases);
+}
