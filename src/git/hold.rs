@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use git2::Repository;
 
-use super::pack::read_loose;
+use super::loose;
 use super::quarantine::{Quarantine, Store};
 use super::tree::{Listing, Named, Trees};
 use super::{Act, GitError, Oid};
@@ -85,7 +85,7 @@ impl Walk<'_> {
     /// A tree that is not known, with the known ones in its place.
     fn tree(&mut self, id: Oid, known: &[Oid]) -> Result<(), GitError> {
         self.control.check()?;
-        let listing = if let Some(content) = read_loose(&self.store.loose(id))? {
+        let listing = if let Some(content) = loose::read(&self.store.loose(id))? {
             Listing::read(id, content)
         } else {
             let listing = self.trees.read(Some(id))?;

@@ -10,6 +10,7 @@ pub(crate) mod index_file;
 pub(crate) mod local;
 mod locate;
 pub(crate) mod lock_files;
+mod loose;
 pub(crate) mod merge_file;
 pub(crate) mod modules;
 pub(crate) mod nested;

@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use flate2::{Compress, Compression, FlushCompress, Status};
 use sha1::{Digest, Sha1};
 
+use super::loose::{self, BUFFER, copy, damaged};
 use super::{GitError, Oid};
 use crate::control::Control;
 
@@ -33,7 +34,7 @@ impl Kind {
         }
     }
 
-    fn of(name: &[u8]) -> Option<Self> {
+    pub(super) fn of(name: &[u8]) -> Option<Self> {
         [Self::Commit, Self::Tree, Self::Blob].into_iter().find(|kind| kind.name().as_bytes() == name)
     }
 }
@@ -69,8 +70,6 @@ pub(crate) fn name_of(kind: Kind, content: &[u8]) -> Result<Oid, GitError> {
 const LEVEL: u32 = 1;
 /// Streams are written in pieces of about this size.
 const PIECE: usize = 256 * 1024;
-/// What is read is mostly small: a bigger buffer costs more than it saves.
-const BUFFER: usize = 32 * 1024;
 const HEADER: u64 = 12;
 
 /// Compresses for one thread.
@@ -261,7 +260,7 @@ impl Pack {
         file: &Path,
         control: &Control,
     ) -> Result<(), GitError> {
-        let (kind, size, mut content) = loose(file)?.ok_or_else(|| damaged(file))?;
+        let (kind, size, mut content) = loose::open(file)?.ok_or_else(|| damaged(file))?;
         let mut read = |piece: &mut [u8]| content.read(piece).map_err(GitError::io("cannot read", file));
         let added = self.add_stream(packer, kind, size, &mut read, control)?;
         if added == Some(id) { Ok(()) } else { Err(damaged(file)) }
@@ -302,70 +301,6 @@ impl Pack {
         let names = finished().map_err(failed)?;
         *state = State::default();
         Ok(Some(names))
-    }
-}
-
-fn damaged(file: &Path) -> GitError {
-    GitError::Format { what: format!("the damaged object {}", super::show(file)) }
-}
-
-/// The kind, size and content of a loose object; `None` if there is none.
-fn loose(file: &Path) -> Result<Option<(Kind, u64, impl Read + use<>)>, GitError> {
-    let opened = match File::open(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(GitError::io("cannot read", file))?,
-    };
-    let mut content = flate2::bufread::ZlibDecoder::new(io::BufReader::with_capacity(BUFFER, opened));
-    let mut header = Vec::new();
-    loop {
-        let mut byte = [0];
-        content.read_exact(&mut byte).map_err(GitError::io("cannot read", file))?;
-        if byte[0] == 0 {
-            break;
-        }
-        header.push(byte[0]);
-        if header.len() > 32 {
-            return Err(damaged(file));
-        }
-    }
-    let words = header.iter().position(|b| *b == b' ').map(|space| (&header[..space], &header[space + 1..]));
-    let size = |size| std::str::from_utf8(size).ok()?.parse().ok();
-    let found = words.and_then(|(kind, length)| Some((Kind::of(kind)?, size(length)?)));
-    found.map(|(kind, size)| Some((kind, size, content))).ok_or_else(|| damaged(file))
-}
-
-/// The content of the loose object in `file`; `None` if there is none.
-pub(super) fn read_loose(file: &Path) -> Result<Option<Vec<u8>>, GitError> {
-    let Some((_, size, mut content)) = loose(file)? else { return Ok(None) };
-    let mut bytes = Vec::new();
-    content.read_to_end(&mut bytes).map_err(GitError::io("cannot read", file))?;
-    if bytes.len() as u64 == size { Ok(Some(bytes)) } else { Err(damaged(file)) }
-}
-
-/// Writes the content of the loose object in `file` to `out`; `false` if there is none.
-pub(crate) fn copy_loose(file: &Path, out: &mut dyn Write, path: &Path, control: &Control) -> Result<bool, GitError> {
-    let Some((_, size, mut content)) = loose(file)? else { return Ok(false) };
-    let copied = copy(&mut content, file, out, path, control)?;
-    if copied == size { Ok(true) } else { Err(damaged(file)) }
-}
-
-/// Copies piece by piece; how much.
-fn copy(
-    from: &mut dyn Read,
-    source: &Path,
-    out: &mut dyn Write,
-    path: &Path,
-    control: &Control,
-) -> Result<u64, GitError> {
-    let (mut piece, mut copied) = (vec![0; BUFFER], 0);
-    loop {
-        control.check()?;
-        let length = from.read(&mut piece).map_err(GitError::io("cannot read", source))?;
-        if length == 0 {
-            return Ok(copied);
-        }
-        out.write_all(&piece[..length]).map_err(GitError::io("cannot write", path))?;
-        copied += length as u64;
     }
 }
 

@@ -17,7 +17,8 @@ use flate2::write::ZlibEncoder;
 use git2::{Oid, Repository, Signature};
 
 use super::blobs::BlobStore;
-use super::pack::{Kind, Pack, Packer, copy_loose, name_of};
+use super::loose;
+use super::pack::{Kind, Pack, Packer, name_of};
 use super::program::Git;
 use super::repository::Repo;
 use super::{Act, GitError};
@@ -71,7 +72,7 @@ impl Store {
 
     /// Where git writes this object here.
     pub(super) fn loose(&self, id: Oid) -> PathBuf {
-        loose(&self.root.join("objects"), id)
+        loose::place(&self.root.join("objects"), id)
     }
 }
 
@@ -159,7 +160,7 @@ impl Quarantine {
     /// Writes an object that is there at once and can be taken back, also where the real store has it.
     fn write_loose(&self, kind: Kind, name: &str, content: &[u8]) -> Result<Oid, GitError> {
         let id = name_of(kind, content)?;
-        let file = loose(&self.root.join("objects"), id);
+        let file = loose::place(&self.root.join("objects"), id);
         let write = || -> io::Result<()> {
             fs::create_dir_all(file.parent().unwrap_or(&self.root))?;
             let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
@@ -181,14 +182,14 @@ impl Quarantine {
         control: &Control,
     ) -> Result<bool, GitError> {
         Ok(self.pack.copy_out(id, out, path, control)?
-            || copy_loose(&loose(&self.root.join("objects"), id), out, path, control)?
-            || copy_loose(&loose(&self.real, id), out, path, control)?)
+            || loose::copy_out(&loose::place(&self.root.join("objects"), id), out, path, control)?
+            || loose::copy_out(&loose::place(&self.real, id), out, path, control)?)
     }
 
     /// Takes commits back out that only served a question to git.
     pub(crate) fn discard(&self, ids: &[Oid]) -> Result<(), GitError> {
         for id in ids {
-            let file = loose(&self.root.join("objects"), *id);
+            let file = loose::place(&self.root.join("objects"), *id);
             match fs::remove_file(&file) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(GitError::io("cannot remove", &file)(error));
@@ -316,12 +317,6 @@ pub(crate) fn forget_keeps(common: &Path) {
             let _ = fs::remove_file(&keep);
         }
     }
-}
-
-/// Where the loose object `id` of a store is.
-fn loose(objects: &Path, id: Oid) -> PathBuf {
-    let name = id.to_string();
-    objects.join(&name[..2]).join(&name[2..])
 }
 
 fn sync(file: &Path) -> Result<(), GitError> {
