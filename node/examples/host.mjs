@@ -237,13 +237,22 @@ function oneRun(directory, kill) {
       if (kill !== undefined && text.split('\n').includes(`begun ${kill.at}`)) {
         setTimeout(() => {
           const victims = kill.who === 'host' ? [host.pid] : childrenOf(host.pid);
-          killed = victims.length > 0;
-          victims.forEach((pid) => process.kill(pid, 'SIGKILL'));
+          killed = victims.filter(killOf).length > 0;
         }, kill.after);
       }
     });
     host.on('close', (code) => settle({ code, stderr, killed }));
   });
+}
+
+/** Kills a process; false if it came to its end first. */
+function killOf(pid) {
+  try {
+    return process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if (error.code === 'ESRCH') return false;
+    throw error;
+  }
 }
 
 /** The processes that a process started, which on this host are all isofold. */
