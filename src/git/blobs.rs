@@ -1,6 +1,6 @@
 //! Writing blobs and trees into a quarantine, from one thread.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,9 +37,13 @@ impl BlobStore {
         Ok(self.repository.get_or_init(|| opened))
     }
 
+    fn packer(&self) -> RefMut<'_, Packer> {
+        RefMut::map(self.packer.borrow_mut(), |packer| packer.get_or_insert_with(Packer::new))
+    }
+
     fn add(&self, kind: Kind, content: &[u8]) -> Result<Oid, GitError> {
         let id = name_of(kind, content)?;
-        self.pack.add(self.packer.borrow_mut().get_or_insert_with(Packer::new), kind, id, content)?;
+        self.pack.add(&mut self.packer(), kind, id, content)?;
         Ok(id)
     }
 
@@ -49,7 +53,7 @@ impl BlobStore {
 
     /// Writes a blob whose name is known.
     pub(crate) fn write_as(&self, id: Oid, content: &[u8]) -> Result<(), GitError> {
-        self.pack.add(self.packer.borrow_mut().get_or_insert_with(Packer::new), Kind::Blob, id, content)
+        self.pack.add(&mut self.packer(), Kind::Blob, id, content)
     }
 
     /// Writes a blob of `size` bytes piece by piece; `None` if `read` gives more or less.
@@ -59,7 +63,7 @@ impl BlobStore {
         read: &mut dyn FnMut(&mut [u8]) -> Result<usize, GitError>,
         control: &Control,
     ) -> Result<Option<Oid>, GitError> {
-        self.pack.add_stream(self.packer.borrow_mut().get_or_insert_with(Packer::new), Kind::Blob, size, read, control)
+        self.pack.add_stream(&mut self.packer(), Kind::Blob, size, read, control)
     }
 
     /// The content of a blob that is in the repository; `None` for one that is not.
@@ -82,7 +86,7 @@ impl BlobStore {
             ObjectType::Tree => Kind::Tree,
             _ => return Ok(()),
         };
-        self.pack.add(self.packer.borrow_mut().get_or_insert_with(Packer::new), kind, id, object.data())
+        self.pack.add(&mut self.packer(), kind, id, object.data())
     }
 
     /// The tree of `index`, which came of an index with the cached trees `cache` by changes of the paths

@@ -43,7 +43,7 @@ pub(crate) use ignore::{PathRules, SparseRules};
 use scan::{Ground, Scanned};
 use store::Stored;
 
-/// What a snapshot leaves out or takes in beyond git's own rules.
+/// What a snapshot leaves out or takes in beyond git's own rules, and how it goes about it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rules<'a> {
     /// Untracked paths that these cover stay out, and are named in [`Snapshot::left_out`].
