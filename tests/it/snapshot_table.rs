@@ -606,7 +606,8 @@ const CASES: &[Case] = &[
 const MODES: &[Case] = &[
     ("an unreadable .gitignore", Refuse(".gitignore"), "i a; chmod 0 .gitignore; w a; w b"),
     ("an unreadable .gitignore that is ignored itself", Scan, "echo .gitignore >.git/info/exclude; i a; chmod 0 .gitignore; w a; w b"),
-    ("an unreadable tracked .gitignore, unchanged", Scan, "i a; c; old; chmod 0 .gitignore; w a; w b"),
+    ("an unreadable tracked .gitignore, unchanged", Scan, "git config core.trustctime false; i a; c; old; chmod 0 .gitignore; w a; w b"),
+    ("an unreadable tracked .gitignore, its time of change another", Refuse(".gitignore"), "i a; c; old; sleep 1.1; chmod 0 .gitignore; w a; w b"),
     ("an unreadable new file", Refuse("a"), "w a; chmod 0 a; w b"),
     ("an unreadable ignored file", Scan, "i a; w a; chmod 0 a; w b"),
     ("an unreadable tracked file, changed", Refuse("a"), "w a; c; w a changed; chmod 0 a"),
