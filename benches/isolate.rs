@@ -1,8 +1,8 @@
 //! `cargo bench --bench isolate [-- tracked node big status remove scale parallel] [--rounds N] [--fs a,b]`
 //!
 //! Isolation against `cp -a --reflink=auto` of the same files, and against the usual way: `git
-//! worktree add`, delete everything, copy each root entry, prune what is excluded. Every scenario is
-//! checked before it is timed.
+//! worktree add`, delete everything, copy each root entry, prune what is excluded; and against the
+//! least calls that a copy takes. Every scenario is checked before it is timed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 mod common;
@@ -11,9 +11,15 @@ use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Arguments, Contestant, ISOFOLD, Report, command, commit, contest, init, run, small_files, systems, time};
+use common::{
+    Arguments, Contestant, ISOFOLD, Report, command, commit, contest, init, least, run, small_files, systems, time,
+};
 
 fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, least::ARGUMENT, source, target] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return least::run(Path::new(source), Path::new(target));
+    }
     let arguments = Arguments::read();
     let mut report = Report::default();
     for system in systems(&arguments) {
@@ -162,6 +168,16 @@ fn compare(title: &str, parent: &Path, rounds: usize, status: bool, report: &mut
                 let mut copy = command(parent, "cp");
                 let done = copy.args(["-a", "--reflink=auto", "-t"]).arg(&child).args(&entries).status();
                 assert!(done.is_ok_and(|s| s.success()));
+            }),
+            clean: clean(),
+        });
+        contestants.push(Contestant {
+            name: "the least",
+            prepare: nothing(),
+            work: Box::new(|| {
+                let this = std::env::current_exe().expect("this program");
+                let mut copy = command(parent, this.to_str().expect("UTF-8"));
+                assert!(copy.arg(least::ARGUMENT).args([parent, &child]).status().is_ok_and(|s| s.success()));
             }),
             clean: clean(),
         });

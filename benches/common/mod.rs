@@ -1,6 +1,8 @@
 //! What the benches share: file systems to run on, trees to run on, interleaved timing, tables.
 #![allow(dead_code, reason = "each bench uses its part")]
 
+pub(crate) mod least;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
