@@ -179,11 +179,29 @@ pub(crate) fn snapshot(
     store: &Store,
     control: &Control,
 ) -> Result<Snapshot, SnapshotError> {
-    let failed = |source| SnapshotError::Git { place: show(&place.work_dir), source };
     let before = match seen {
         Some(seen) => seen.index.clone(),
-        None => Arc::new(IndexFile::read(&place.index_path()).map_err(failed)?),
+        None => read_index(place)?,
     };
+    snapshot_of(place, setting, rules, before, seen, store, control)
+}
+
+fn read_index(place: &Place) -> Result<Arc<IndexFile>, SnapshotError> {
+    let failed = |source| SnapshotError::Git { place: show(&place.work_dir), source };
+    IndexFile::read(&place.index_path()).map(Arc::new).map_err(failed)
+}
+
+/// The same, with the index `before` it.
+fn snapshot_of(
+    place: &Place,
+    setting: &Setting,
+    rules: &Rules<'_>,
+    before: Arc<IndexFile>,
+    seen: Option<&Seen>,
+    store: &Store,
+    control: &Control,
+) -> Result<Snapshot, SnapshotError> {
+    let failed = |source| SnapshotError::Git { place: show(&place.work_dir), source };
     let unmerged = before.unmerged();
     if !unmerged.is_empty() {
         let paths: Vec<String> = unmerged.iter().take(5).map(|p| show(as_path(p))).collect();
@@ -214,9 +232,9 @@ pub(crate) fn snapshot_midway(
     control: &Control,
 ) -> Result<Snapshot, SnapshotError> {
     let failed = |source| SnapshotError::Git { place: show(&place.work_dir), source };
-    let before = Arc::new(IndexFile::read(&place.index_path()).map_err(failed)?);
+    let before = read_index(place)?;
     if before.unmerged().is_empty() {
-        return snapshot(place, setting, rules, None, store, control);
+        return snapshot_of(place, setting, rules, before, None, store, control);
     }
     let mut work = Work::new(place, rules);
     let Stored { tree, index, .. } = store::everything(&mut work, &before, store, control).map_err(failed)?;
@@ -256,8 +274,7 @@ pub(crate) fn untracked(
     setting: &Setting,
     control: &Control,
 ) -> Result<Option<Vec<Vec<u8>>>, SnapshotError> {
-    let failed = |source| SnapshotError::Git { place: show(&place.work_dir), source };
-    let index = IndexFile::read(&place.index_path()).map_err(failed)?;
+    let index = read_index(place)?;
     Ok(scanned(place, setting, &index, None, None, control)?.map(|scanned| scanned.untracked))
 }
 
