@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Time
 use rustix::io::Errno;
 
 use super::walk::stat;
-use super::xattr::Xattrs;
+use super::xattr::{Carried, Xattrs};
 use crate::control::{Control, Stop};
 
 /// Files up to this size are read and written in one call each.
@@ -39,6 +39,11 @@ const BTRFS: u64 = 0x9123_683e;
 /// Others that can clone (bcachefs, ZFS, overlays of these) are found by trying.
 fn never_clones(magic: u64) -> bool {
     matches!(magic, EXT | TMPFS)
+}
+
+/// File systems of this machine, that give a file the mode it is made with and the times of this clock.
+fn is_known(magic: u64) -> bool {
+    matches!(magic, EXT | TMPFS | XFS_MAGIC | BTRFS)
 }
 
 /// How the content of files gets from one file system to another.
@@ -124,7 +129,7 @@ impl<'a> Copier<'a> {
             xfs: magic == XFS_MAGIC,
             may_clone: !never_clones(magic),
             methods: Mutex::new(Vec::new()),
-            exact_modes: never_clones(magic) && matches!(no_acl, Err(Errno::NODATA | Errno::OPNOTSUPP)),
+            exact_modes: is_known(magic) && matches!(no_acl, Err(Errno::NODATA | Errno::OPNOTSUPP)),
             long_ago: now() - 2,
             xattrs: Xattrs::default(),
         }
@@ -133,8 +138,7 @@ impl<'a> Copier<'a> {
     /// Whether small files of a directory can be read before they are looked at: none of them is to be
     /// cloned, and the file system is one whose times are by the clock of this machine.
     pub(crate) fn quick(&self, directory: impl AsFd, meta: &Stat) -> bool {
-        let known = |s: &_| matches!(magic_of(s), EXT | TMPFS | XFS_MAGIC | BTRFS);
-        let local = rustix::fs::fstatfs(directory).is_ok_and(|s| known(&s));
+        let local = rustix::fs::fstatfs(directory).is_ok_and(|s| is_known(magic_of(&s)));
         local && (!self.may_clone || self.known(meta.st_dev) == Some(Method::Copy))
     }
 
@@ -164,8 +168,7 @@ impl<'a> Copier<'a> {
             write_all(&target, &buffer[..length], 0)?;
             self.control.progress().copied(length as u64);
             let carried = self.xattrs.carry(&source, &target, &before).map_err(CopyError::Target)?;
-            let look = !quick.target || !self.exact_modes || carried.any;
-            let copy = self.finish(&target, &before, look)?;
+            let copy = self.finish(&target, &before, self.looks(quick, carried))?;
             return Ok(Copied { source: before, copy, steady: true, cloned: false, xattrs_refused: carried.refused });
         }
         // The library's clone wants files of the standard library.
@@ -178,12 +181,17 @@ impl<'a> Copier<'a> {
             let steady = same(&before, &after);
             tries += 1;
             if steady || tries == TRIES {
-                let copy = self.finish(&target, &before, true)?;
+                let copy = self.finish(&target, &before, !steady || self.looks(quick, carried))?;
                 return Ok(Copied { source: before, copy, steady, cloned, xattrs_refused: carried.refused });
             }
             before = after;
             rustix::fs::ftruncate(&target, 0).map_err(CopyError::Target)?;
         }
+    }
+
+    /// Whether the finished copy is to be looked at.
+    fn looks(&self, quick: Quick, carried: Carried) -> bool {
+        !quick.target || !self.exact_modes || carried.any
     }
 
     /// The whole content of a small file and its stat of after; `None` unless that shows that nothing
