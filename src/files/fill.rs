@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Mode, Stat, Timestamps};
 use rustix::io::Errno;
 
 use super::copy::{Copied, Copier, CopyError, OMIT, Quick, link, modified};
-use super::queue::{WORKERS, work};
+use super::queue::{work, workers};
 use super::walk::{Entry, entries, open_directory};
 use super::{FilesError, as_path, join};
 use crate::control::Control;
@@ -155,7 +155,7 @@ pub(crate) fn fill(
     let mut filled = Filled { xattrs_refused: shared.carry_xattrs(&root)?, ..Filled::default() };
     let tasks = shared.sort_in(&root, found, &mut filled);
     drop(root);
-    let parts = work(tasks, WORKERS, |task, part: &mut Part| match task {
+    let parts = work(tasks, workers(), |task, part: &mut Part| match task {
         Task::Directory { above, name, tracked_only, tracked } => {
             shared.directory(&above, &name, tracked_only, tracked, &mut part.filled)
         }

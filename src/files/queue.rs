@@ -3,11 +3,38 @@
 //! A worker keeps what its tasks bring and works through it, the newest first; it gives away the
 //! older half only when another worker has nothing to do. So they hardly ever meet.
 
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// More bring nothing (docs/measurements.md).
 pub(crate) const WORKERS: usize = 2;
+
+/// One worker where the processors of the machine are taken already: a second thread brings little then,
+/// and costs what the two wait for each other.
+pub(crate) fn workers() -> usize {
+    let read = |path| fs::read_to_string(path).ok();
+    let running = read("/proc/loadavg").and_then(|text| running(&text));
+    // Of the whole machine like the load, whatever part of it is ours.
+    let processors = read("/sys/devices/system/cpu/online").and_then(|text| listed(&text));
+    // This process is one of those that run.
+    if running.zip(processors).is_some_and(|(running, processors)| running > processors) { 1 } else { WORKERS }
+}
+
+/// How many threads run or could run now: the fourth field of `proc_loadavg(5)`, before the slash.
+fn running(loadavg: &str) -> Option<usize> {
+    loadavg.split(' ').nth(3)?.split('/').next()?.parse().ok()
+}
+
+/// How many numbers a list like `0-3,6` names.
+fn listed(numbers: &str) -> Option<usize> {
+    let one = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        (last + 1).checked_sub(first)
+    };
+    numbers.trim().split(',').map(one).sum()
+}
 
 struct State<T, E> {
     /// Tasks that were given away.
@@ -125,6 +152,17 @@ mod tests {
             Ok::<_, ()>(if n == 0 { Vec::new() } else { vec![n - 1, n - 1] })
         });
         assert_eq!(sums.map(|sums| sums.into_iter().sum::<u64>()), Ok((1 << 11) - 1));
+    }
+
+    #[test]
+    fn the_load_of_the_machine_is_read() {
+        assert_eq!(running("0.20 0.18 0.12 3/80 11206\n"), Some(3));
+        assert_eq!(running("0.20 0.18"), None);
+        assert_eq!(listed("0-3,6\n"), Some(5));
+        assert_eq!(listed("0"), Some(1));
+        assert_eq!(listed("3-1"), None);
+        assert_eq!(listed(""), None);
+        assert!((1..=WORKERS).contains(&workers()));
     }
 
     #[test]
