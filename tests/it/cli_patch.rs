@@ -9,7 +9,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::support::host::{same, text};
-use crate::support::{Run, Sandbox, lines, read, write};
+use crate::support::{Run, Sandbox, lines, read, with_git, write};
 
 /// A main checkout and a linked worktree of it.
 fn pair(s: &Sandbox) -> (PathBuf, PathBuf) {
@@ -614,4 +614,44 @@ fn worktrees_for_agent_tools() {
         assert!(run.code == 2 && run.stdout.is_empty() && !run.stderr.is_empty(), "{event}: {run:?}");
     }
     assert_eq!(worktree_hook(&s, &s.path(""), "worktree-create", "\"x\"").code, 1);
+}
+
+#[test]
+fn a_patch_of_changed_lines_is_checked_without_a_second_git() {
+    let s = Sandbox::new();
+    let (main, worktree) = pair(&s);
+    let log = s.path("log");
+    let log_all = format!("#!/bin/sh\necho \" $* \" >>{}\nexec GIT \"$@\"\n", text(&log));
+    let forge = "#!/bin/sh\nGIT \"$@\" | sed 's/^+three$/+four/'\n".to_owned();
+    let record = |name: &str, script: &str| {
+        let mut command = s.command(env!("CARGO_BIN_EXE_isofold"));
+        command.args(["-C", text(&worktree), "patch", "record", "--agent", "ag"]);
+        command.env("PATH", with_git(&s, name, script)).output().expect("it runs")
+    };
+    let began = |word: &str| {
+        let log = fs::read_to_string(&log).unwrap_or_default();
+        log.lines().filter(|line| line.contains(&format!(" {word} "))).count()
+    };
+    write(&worktree, "a", lines(&[(3, "three"), (15, "fifteen")]));
+    write(&worktree, "b", "no end");
+    assert!(record("logging", &log_all).status.success());
+    assert_eq!((began("diff-tree"), began("apply")), (1, 0));
+    // More than lines is git's to apply.
+    write(&worktree, "new", "new\n");
+    assert!(record("logging", &log_all).status.success());
+    assert_eq!((began("diff-tree"), began("apply")), (2, 1));
+    // A patch that makes something else is not handed out, whoever finds it.
+    let kept = read(&stored(&main), "changes.patch");
+    for more_than_lines in [true, false] {
+        if more_than_lines {
+            write(&worktree, "newer", "newer\n");
+        } else {
+            fs::remove_file(worktree.join("new")).expect("removed");
+            fs::remove_file(worktree.join("newer")).expect("removed");
+        }
+        let output = record("forging", &forge);
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && words.contains("does not reproduce the snapshot"), "{words}");
+        assert_eq!(read(&stored(&main), "changes.patch"), kept);
+    }
 }

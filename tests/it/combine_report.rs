@@ -3,7 +3,7 @@
 use isofold::MergeEngine;
 
 use crate::support::histories::{by, empty_repo, import, parse};
-use crate::support::{Sandbox, lines, write};
+use crate::support::{Sandbox, lines, with_git, write};
 
 type Case = (&'static str, &'static str, &'static str, &'static [&'static str], &'static [&'static str]);
 
@@ -243,17 +243,6 @@ fn an_engine_can_be_forced_and_is_named() {
     write(&c, "dir/c", "c\n");
     let run = s.try_fold(&p, &c, &["--merge-engine", "builtin"]).expect("integrated", 0);
     assert_eq!(run.last()["engine"], "trivial");
-}
-
-/// A PATH whose git is `script`; other programs are found as ever.
-fn with_git(s: &Sandbox, name: &str, script: &str) -> std::ffi::OsString {
-    use std::os::unix::fs::PermissionsExt;
-    let directory = s.path(name);
-    let real = std::env::var("PATH").expect("a PATH");
-    let git = real.split(':').map(|d| std::path::Path::new(d).join("git")).find(|g| g.is_file()).expect("git");
-    write(&directory, "git", script.replace("GIT", git.to_str().expect("UTF-8")));
-    std::fs::set_permissions(directory.join("git"), std::fs::Permissions::from_mode(0o755)).expect("a mode");
-    format!("{}:{real}", directory.display()).into()
 }
 
 #[test]

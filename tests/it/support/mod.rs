@@ -14,7 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -390,4 +390,14 @@ pub(crate) fn next_second() {
     while now() == then {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+}
+
+/// A PATH whose git is `script`; other programs are found as ever.
+pub(crate) fn with_git(s: &Sandbox, name: &str, script: &str) -> OsString {
+    let directory = s.path(name);
+    let real = std::env::var("PATH").expect("a PATH");
+    let git = real.split(':').map(|d| Path::new(d).join("git")).find(|g| g.is_file()).expect("git");
+    write(&directory, "git", script.replace("GIT", git.to_str().expect("UTF-8")));
+    fs::set_permissions(directory.join("git"), fs::Permissions::from_mode(0o755)).expect("a mode");
+    format!("{}:{real}", directory.display()).into()
 }
