@@ -19,6 +19,7 @@ use crate::combine::{self, Combined, Conflict, Side, bases};
 use crate::control::{Control, Stage};
 use crate::files::fill::to_path;
 use crate::files::lock::Hold;
+use crate::git::gather::gather;
 use crate::git::lock_files::{self, lock_of};
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::{Head, Repo};
@@ -226,6 +227,7 @@ fn run(
     let result = writing.land(writer, request, &mut after, phases, control);
     note_aftermath(notes, after);
     result?;
+    gather(&repo);
     Ok(Done { landing, head: Some(landed.head), commits: landed.commits, files })
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod blobs;
 pub(crate) mod cache_tree;
 mod config;
+pub(crate) mod gather;
 mod hold;
 pub(crate) mod identity;
 pub(crate) mod index_file;

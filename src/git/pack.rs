@@ -266,6 +266,18 @@ impl Pack {
         if added == Some(id) { Ok(()) } else { Err(damaged(file)) }
     }
 
+    /// Adds an entry of another pack as it stands there.
+    pub(super) fn add_entry(&self, id: Oid, bytes: &[u8], crc: u32) -> Result<(), GitError> {
+        let mut state = self.state();
+        if state.known.contains_key(&id) {
+            return Ok(());
+        }
+        let written = state.open(&self.directory).and_then(|()| state.append(state.end, bytes));
+        let after = written.map_err(self.failed())?;
+        state.note(id, after, crc);
+        Ok(())
+    }
+
     /// Makes the pack readable where it is, for as long as nothing is added; whether it was not before.
     /// Its last word, the checksum, comes with [`Pack::finish`].
     pub(crate) fn seal(&self) -> Result<bool, GitError> {

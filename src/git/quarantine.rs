@@ -200,6 +200,16 @@ impl Quarantine {
         Ok(())
     }
 
+    /// Adds an entry of another pack as it stands there.
+    pub(super) fn add_entry(&self, id: Oid, bytes: &[u8], crc: u32) -> Result<(), GitError> {
+        self.pack.add_entry(id, bytes, crc)
+    }
+
+    /// The indexes of the packs that were released.
+    pub(super) fn released(&self) -> Vec<PathBuf> {
+        self.keeps.borrow().iter().map(|keep| keep.with_extension("idx")).collect()
+    }
+
     /// Moves every object into the real store as a pack, contents synced before names; the quarantine
     /// is empty afterwards. As long as it lives no gc takes the pack: let a ref name its objects first.
     pub(crate) fn release(&self) -> Result<(), GitError> {

@@ -23,6 +23,7 @@ use crate::control::{Control, Stage, Stop};
 use crate::files::fill;
 use crate::files::lock::{Hold, Lock, lock};
 use crate::files::{FilesError, as_path};
+use crate::git::gather::gather;
 use crate::git::index_file::{IndexFile, IndexStat};
 use crate::git::repository::{Head, OpenError, Repo};
 use crate::git::worktrees::{self, NewEntry};
@@ -344,6 +345,7 @@ pub(crate) fn make(wanted: &Wanted<'_>, places: &Places, control: &Control) -> R
     if let Err(error) = crate::records::forget_bases_of(&repo, &places.child, &base_name) {
         tracing::warn!(%error, "an old base entry could not be removed");
     }
+    gather(&repo);
     let points_outside = outside::outside(&places.parent, &places.child, &filled);
     let paths = |list: Vec<Vec<u8>>| list.iter().map(|p| fill::to_path(p)).collect();
     Ok(Isolation {

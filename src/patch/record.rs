@@ -9,6 +9,7 @@ use crate::control::Control;
 use crate::diff::{count, diff};
 use crate::files::as_path;
 use crate::files::lock::{Hold, lock};
+use crate::git::gather::gather;
 use crate::git::identity::Identity;
 use crate::git::quarantine::Quarantine;
 use crate::git::repository::Repo;
@@ -61,6 +62,7 @@ pub(super) fn record(agent: &Agent, worktree: &Path, control: &Control) -> Resul
         slot.write_base(base)?;
     }
     slot.write_patch(&patch.bytes)?;
+    gather(&repo);
     Ok(recorded(patch.files, true))
 }
 

@@ -39,6 +39,7 @@ mod reference_http;
 mod reference_jobs;
 mod reference_ssh;
 mod session;
+mod small_packs;
 mod smoke;
 mod snapshot_attributes;
 mod snapshot_endings;
