@@ -3,6 +3,7 @@
 //!
 //! `ISOFOLD_KILL_ROUNDS` says how often, `ISOFOLD_FUZZ_SEED` where the moments start.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -148,4 +149,68 @@ fn a_killed_capture_leaves_nothing_after_the_next() {
     }
     say!("{} captures killed, {hits} at work, {saved} with work that was saved", rounds(8));
     assert_eq!(s.try_git(&repo, &["fsck", "--no-progress", "--no-dangling"]), (0, String::new()));
+}
+
+#[test]
+fn small_packs_are_put_together_or_there_as_before() {
+    let s = Sandbox::in_memory();
+    let main = s.repo("all/main");
+    let worktree = s.path("all/worktree");
+    s.git(&main, &["worktree", "add", "-q", text(&worktree)]);
+    let record = || {
+        let mut program = s.program();
+        program.args(["patch", "record", "--agent", "ag", "--worktree", text(&worktree)]);
+        program
+    };
+    let packs = || {
+        let directory = fs::read_dir(main.join(".git/objects/pack")).expect("readable");
+        let names = directory.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
+        names.filter(|name| Path::new(name).extension().is_some_and(|e| e == "pack")).count()
+    };
+    let objects = || -> BTreeSet<String> {
+        s.git(&main, &["fsck", "--full", "--strict"]);
+        let all = s.git(&main, &["cat-file", "--batch-check=%(objectname)", "--batch-all-objects", "--unordered"]);
+        all.lines().map(str::to_owned).collect()
+    };
+    for number in 0.. {
+        if packs() == 20 {
+            break;
+        }
+        write(&worktree, "a", format!("pack {number}\n"));
+        assert!(record().output().expect("isofold runs").status.success());
+    }
+    let known = objects();
+    write(&worktree, "a", "one more\n");
+    let copy = |from: &str, to: &str| {
+        let copied = s.command("cp").arg("-a").arg(s.path(from)).arg(s.path(to)).status().expect("cp runs");
+        assert!(copied.success());
+    };
+    copy("all", "kept");
+    let length = whole(record());
+    assert!(packs() < 5, "{} packs", packs());
+    let mut random = Random::new(number("ISOFOLD_FUZZ_SEED", 1));
+    let (mut before, mut midway, mut after) = (0, 0, 0);
+    for round in 0..rounds(12) {
+        fs::remove_dir_all(s.path("all")).expect("removed");
+        copy("kept", "all");
+        killed(record(), moment(&mut random, length));
+        *(match packs() {
+            20 => &mut before,
+            5.. => &mut midway,
+            _ => &mut after,
+        }) += 1;
+        assert!(objects().is_superset(&known), "round {round}");
+        assert!(record().output().expect("isofold runs").status.success(), "round {round}");
+        let pruned = s.isofold(["-C", text(&main), "prune"]);
+        assert_eq!(pruned.code, 0, "round {round}: {pruned:?}");
+        assert!(objects().is_superset(&known), "round {round}");
+        let left: Vec<_> = fs::read_dir(main.join(".git/objects/pack"))
+            .and_then(|pack| Ok(pack.chain(fs::read_dir(main.join(".git"))?)))
+            .expect("readable")
+            .map(|entry| entry.expect("an entry").path())
+            .filter(|path| text(path).contains("/isofold-objects") || path.extension().is_some_and(|e| e == "keep"))
+            .collect();
+        assert!(left.is_empty(), "round {round}: {left:?}");
+    }
+    say!("packs put together: killed before {before}, midway {midway}, after {after}");
 }
