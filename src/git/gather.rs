@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,9 +42,11 @@ fn try_gather(repo: &Repo) -> Result<(), GitError> {
         return Ok(());
     }
     // One at a time; whoever comes second need not wait.
-    let Ok(Some(_held)) = lock(&directory, Hold::Exclusive, Some(Duration::ZERO), &Control::new()) else {
-        return Ok(());
-    };
+    let held = lock(&directory, Hold::Exclusive, Some(Duration::ZERO), &Control::new()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "small packs are not put together");
+        None
+    });
+    let Some(_held) = held else { return Ok(()) };
     let quarantine = Quarantine::new(repo)?;
     let mut copied: Vec<(PathBuf, Vec<Entry>)> = Vec::new();
     for index in small(&directory)? {
@@ -64,7 +67,11 @@ fn try_gather(repo: &Repo) -> Result<(), GitError> {
         if entries.iter().all(|entry| safe.contains(&entry.id)) {
             // Without its index a pack is none: nobody starts to read it.
             for file in [&index, &index.with_extension("pack")] {
-                fs::remove_file(file).map_err(GitError::io("cannot remove", file))?;
+                match fs::remove_file(file) {
+                    // A gc was faster.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    done => done.map_err(GitError::io("cannot remove", file))?,
+                }
             }
         }
     }
